@@ -29,7 +29,7 @@ class Published(msgspec.Struct, rename="camel"):
     duplicate: bool = False
     mismatch: bool = False
     replaced: bool = False
-    state: str = "queued"
+    state: str = "ready"
 
 
 _decode = msgspec.json.Decoder(Body).decode

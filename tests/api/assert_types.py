@@ -44,7 +44,7 @@ def jobs(onefold: Onefold, new: list[NewJob]) -> None:
     assert_type(many[0], Enqueued)
     assert_type([one.id for one in many], list[str])
     assert_type(onefold.get("id"), Job | None)
-    page = assert_type(onefold.find(status="dead", limit=5), JobPage)
+    page = assert_type(onefold.find(state="dead", limit=5), JobPage)
     assert_type([job.kind for job in page], list[str])
     assert_type(page.next, str | None)
     assert_type(onefold.cancel("id"), bool)

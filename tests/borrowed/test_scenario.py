@@ -236,14 +236,14 @@ async def test_jobs_are_found_cancelled_and_replayed_in_the_transaction(
     assert (await within.get(job.id)).payload == {"to": 1}
     assert [found.id for found in await within.find(kind="email")] == [job.id]
     assert await within.cancel(job.id)
-    assert (await within.get(job.id)).status == "cancelled"
+    assert (await within.get(job.id)).state == "cancelled"
     replayed = await within.replay(job.id)
     assert replayed.id == job.id
     assert await within.delete(job.id)
     assert await within.get(job.id) is None
     await connection.rollback()
 
-    assert (await onefold.get(job.id)).status == "ready"
+    assert (await onefold.get(job.id)).state == "ready"
 
 
 async def test_one_connection_serves_one_transaction_after_another(

@@ -151,7 +151,7 @@ def test_one_dead_letter_is_replayed_or_dropped_by_its_id(operate: Operate, plac
     assert replayed.stdout == f"Replayed {again}.\n"
     assert dropped.stdout == "Dropped 1.\n"
     assert refused.returncode == 1
-    assert states(place, again, gone) == ["queued", None]
+    assert states(place, again, gone) == ["ready", None]
 
 
 def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> None:
@@ -171,7 +171,7 @@ def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> N
 
     assert replayed == {"replayed": 2, "skipped": 0}
     assert dropped.stdout == "Dropped 2.\n"
-    assert states(place, *emails, *digests) == ["queued", "queued", None, None]
+    assert states(place, *emails, *digests) == ["ready", "ready", None, None]
 
 
 def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, place: Place) -> None:
@@ -265,7 +265,7 @@ def test_schedules_are_listed_paused_and_run(operate: Operate, place: Place) -> 
     assert (listed["paused"], listed["tz"], listed["kind"]) == (True, "Europe/Berlin", "digest")
     assert resumed.stdout == "The schedule nightly is resumed.\n"
     assert "0 3 * * *" in text.stdout
-    assert states(place, enqueued["id"]) == ["queued"]
+    assert states(place, enqueued["id"]) == ["ready"]
     assert (unknown.returncode, unknown.stdout) == (1, "")
 
 

@@ -199,7 +199,7 @@ def test_what_does_not_end_in_the_grace_is_handed_back(start: Start, place: Plac
     worker.wait_for("waiting")
 
     assert worker.stop() == 0
-    assert state(place, job_id) == "queued"
+    assert state(place, job_id) == "ready"
 
 
 def test_a_process_that_is_killed_is_replaced(start: Start, place: Place) -> None:

@@ -120,7 +120,7 @@ def test_options_reach_the_job(stage: Stage) -> None:
 
     job = stage.onefold.get(made.id)
     assert job is not None
-    assert (job.status, job.max_attempts, job.unique_kind) == ("scheduled", 3, "")
+    assert (job.state, job.max_attempts, job.unique_kind) == ("scheduled", 3, "")
     assert (job.timeout, job.metadata) == (timedelta(seconds=7), {"by": "me"})
     assert abs(job.run_at - later) < timedelta(milliseconds=1)
 
@@ -132,7 +132,7 @@ def test_many_are_stored_and_found_page_by_page(stage: Stage) -> None:
 
     assert (many.inserted, many.skipped) == (4, 2)
     assert many[4].id == many[0].id
-    page = stage.client.find(status=["queued"], limit=3)
+    page = stage.client.find(state=["ready"], limit=3)
     rest = stage.client.find(limit=3, after=page.next)
     assert (len(page), len(rest), rest.next) == (3, 1, None)
     newest = stage.client.find(newest_first=True)
@@ -145,7 +145,7 @@ def test_jobs_that_wait_for_their_ack_are_found(stage: Stage) -> None:
     stage.client.enqueue("mail", queue="email")
     stage.onefold.deliveries.park(taken, ack_timeout=timedelta(minutes=1))
 
-    (job,) = stage.client.find(status="awaiting")
+    (job,) = stage.client.find(state="awaiting")
 
     assert (job.id, job.state) == (taken.id, "awaiting")
     assert stage.client.get(job.id) == stage.client.get(job.id)
@@ -190,7 +190,7 @@ def test_dead_letters_go_round_again(stage: Stage, monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidInput, match="queue"):
         client.dead.replay()
     with pytest.raises(InvalidInput, match="must be dead"):
-        client.dead.replay(queue="email", status="cancelled")
+        client.dead.replay(queue="email", state="cancelled")
     with pytest.raises(InvalidInput, match="limit"):
         client.dead.replay(queue="email", limit=0)
 
@@ -209,7 +209,7 @@ def test_dead_letters_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(QueueNotFound):
         client.dead.delete(queue="email")
     with pytest.raises(InvalidInput, match="must be dead"):
-        client.dead.delete(queue="email", status="completed")
+        client.dead.delete(queue="email", state="completed")
 
 
 def test_schedules_are_made_paused_and_removed(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from tests.client.conftest import Connect
 from tests.client.scripted import Asked, Cut, Scripted, answer, problem
 
 JOB = "0199d0a0-0000-7000-8000-000000000001"
-MADE = answer(201, {"id": JOB, "duplicate": False, "state": "queued"})
+MADE = answer(201, {"id": JOB, "duplicate": False, "state": "ready"})
 KNOWN = answer(200, {"id": JOB, "duplicate": True, "state": "running"})
 
 

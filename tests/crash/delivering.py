@@ -45,7 +45,7 @@ class TakeOfADeadWorker(Scenario):
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt, job.fence) == ("queued", 1, 1)
+        assert (job.state, job.attempt, job.fence) == ("retrying", 1, 1)
 
 
 class _Delivered(Scenario):
@@ -68,7 +68,7 @@ class _Followed(_Delivered):
     ends = "completed"
 
     def check(self, onefold: Onefold) -> None:
-        assert self.payloads(onefold) == [(self.ends, "first"), ("queued", "next")]
+        assert self.payloads(onefold) == [(self.ends, "first"), ("ready", "next")]
 
 
 class Finish(_Delivered):
@@ -120,7 +120,7 @@ class FinishUnkeptWithSuccessor(_Followed):
         return onefold.deliveries.finish(self.taken)
 
     def check(self, onefold: Onefold) -> None:
-        assert self.payloads(onefold) == [("queued", "next")]
+        assert self.payloads(onefold) == [("ready", "next")]
 
 
 class FinishAndTake(_Delivered):
@@ -145,7 +145,7 @@ class Retry(_Delivered):
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt) == ("queued", 1)
+        assert (job.state, job.attempt) == ("retrying", 1)
         assert onefold.enqueue("crash", unique_key=self.key).id == job.id
 
 
@@ -163,7 +163,7 @@ class Defer(_Delivered):
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
-        assert (job.status, job.attempt) == ("scheduled", 0)
+        assert (job.state, job.attempt) == ("scheduled", 0)
 
 
 class Bury(_Followed):
@@ -181,7 +181,7 @@ class HandBack(_Delivered):
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt) == ("queued", 0)
+        assert (job.state, job.attempt) == ("ready", 0)
         # Given up at the take, and not taken back.
 
     def epilogue(self, onefold: Onefold) -> None:
@@ -217,7 +217,7 @@ class Rescue(Scenario):
 
     def check(self, onefold: Onefold) -> None:
         assert self.payloads(onefold) == [
-            ("dead", "expiring"), ("dead", "last"), ("queued", "again"), ("queued", "next"),
+            ("dead", "expiring"), ("dead", "last"), ("ready", "next"), ("retrying", "again"),
         ]  # fmt: skip
         assert onefold.enqueue("crash", unique_key=self.key).duplicate
         assert onefold.enqueue("crash", unique_key=self.key + " last").duplicate

@@ -13,7 +13,7 @@ class EnqueueNew(Scenario):
         return self.enqueue(onefold)
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["queued"]
+        assert self.states(onefold) == ["ready"]
         assert onefold.enqueue("crash", unique_key=self.key).duplicate
 
 
@@ -117,7 +117,7 @@ class PublishExpired(Scenario):
         return self.enqueue(onefold, idempotency_key=self.key)
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["cancelled", "queued"]
+        assert self.states(onefold) == ["cancelled", "ready"]
         assert self.act(onefold, Place("")) != self.old
 
 
@@ -151,7 +151,7 @@ class RerunRunning(Scenario):
 
     def epilogue(self, onefold: Onefold) -> None:
         onefold.deliveries.finish(self.taken)
-        assert self.payloads(onefold) == [("completed", "old"), ("queued", "new")]
+        assert self.payloads(onefold) == [("completed", "old"), ("ready", "new")]
         super().epilogue(onefold)
 
 
@@ -168,7 +168,7 @@ class WindowOver(Scenario):
         return self.enqueue(onefold, unique_for=DAY)
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["queued", "queued"]
+        assert self.states(onefold) == ["ready", "ready"]
         ids = {job.id for job in self.jobs(onefold)}
         assert onefold.enqueue("crash", unique_key=self.key).id in ids - {self.old}
 
@@ -185,7 +185,7 @@ class HolderExpired(Scenario):
         return self.enqueue(onefold, "new")
 
     def check(self, onefold: Onefold) -> None:
-        assert self.payloads(onefold) == [("dead", "old"), ("queued", "new")]
+        assert self.payloads(onefold) == [("dead", "old"), ("ready", "new")]
 
 
 class WithinATransaction(Scenario):
@@ -203,7 +203,7 @@ class WithinATransaction(Scenario):
         return answer.id
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["queued"]
+        assert self.states(onefold) == ["ready"]
 
     def epilogue(self, onefold: Onefold) -> None:
         assert self.effects == [(self.key,)]

@@ -30,7 +30,7 @@ class CancelRunning(Scenario):
         return onefold.cancel(self.holder)
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["cancelled", "queued"]
+        assert self.states(onefold) == ["cancelled", "ready"]
 
 
 class Replay(Scenario):
@@ -45,7 +45,7 @@ class Replay(Scenario):
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
-        assert (job.id, job.state, job.attempt) == (self.dead, "queued", 0)
+        assert (job.id, job.state, job.attempt) == (self.dead, "ready", 0)
         assert onefold.enqueue("crash", unique_key=self.key).id == self.dead
 
 
@@ -60,7 +60,7 @@ class ReplayIntoAHeldKey(Replay):
         return answer
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["dead", "queued"]
+        assert self.states(onefold) == ["dead", "ready"]
 
 
 class ReplayFresh(Replay):
@@ -85,7 +85,7 @@ class ReplayMany(Scenario):
         return onefold.dead.replay(queue=self.key)
 
     def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["dead", "queued", "queued", "queued"]
+        assert self.states(onefold) == ["dead", "ready", "ready", "ready"]
 
 
 class Delete(Scenario):

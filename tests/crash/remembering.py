@@ -91,7 +91,7 @@ class ReplayOfACompletedJob(_Remembered):
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
-        assert (job.state, job.generation) == ("queued", 1)
+        assert (job.state, job.generation) == ("ready", 1)
         assert self.histories(onefold) == [["completed"]]
 
 

@@ -52,7 +52,7 @@ class Scenario:
     def epilogue(self, onefold: Onefold) -> None:
         """No key leaked: it is free when its holder has ended."""
         for job in self.jobs(onefold):
-            if job.state in {"queued", "running"}:
+            if job.state in {"scheduled", "ready", "running", "retrying"}:
                 onefold.cancel(job.id)
         again = onefold.enqueue("crash", unique_key=self.key, queue=self.key)
         assert again.inserted == self.reusable

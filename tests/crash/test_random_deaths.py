@@ -47,4 +47,4 @@ def test_processes_that_die_anywhere_break_no_rule(place: Place) -> None:
     # Nobody is left to say what was answered; what was stored is in the record.
     audit.check(audit.read(place), audit.Books(set(), set(), set()))
     with place.open() as onefold:
-        assert not onefold.find(status=["queued", "running"])
+        assert not onefold.find(state=["scheduled", "ready", "retrying", "running"])

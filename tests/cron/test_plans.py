@@ -154,7 +154,7 @@ def test_what_is_said_of_one_job_cannot_be_said_of_many(field: str, said: Any) -
 def test_a_job_of_a_schedule_is_what_an_enqueue_would_have_stored() -> None:
     due = schedule("0 * * * *", priority=3, unique=Unique("to"), unique_while="queued", tags=["a"])
 
-    request = job_of(due, START).request
+    request = job_of(due, START, now=START).request
 
     assert request.unique_key == Unique("to").key("report", {"to": 1})
     assert (request.tenant, request.kind, request.priority) == ("acme", "report", 3)
@@ -170,13 +170,13 @@ def test_a_key_of_a_field_that_is_not_there_is_refused() -> None:
 
 def test_jobs_of_one_key_go_to_one_shard() -> None:
     due = schedule("0 * * * *", unique_key="k")
-    hashes = {job_of(due, START + tick).request.id.split("-")[2] for tick in range(5)}
+    hashes = {job_of(due, START + tick, now=START).request.id.split("-")[2] for tick in range(5)}
 
     assert len(hashes) == 1
 
 
 def test_a_schedule_of_before_has_nothing_but_defaults() -> None:
-    request = job_of(_replaced(schedule("0 * * * *"), options_text=None), START).request
+    request = job_of(_replaced(schedule("0 * * * *"), options_text=None), START, now=START).request
 
     assert (request.priority, request.max_attempts, request.unique_key) == (0, 8, None)
 

@@ -112,7 +112,7 @@ async def test_using_says_otherwise_for_one_call(stage: Stage) -> None:
     job = await stage.get(await stage.enqueue(bound, 42))
 
     assert (job.priority, job.queue, job.tags, job.max_attempts) == (-1, "fast", ("now",), 5)
-    assert job.status == "scheduled"
+    assert job.state == "scheduled"
     assert (await stage.get(await stage.enqueue(send, 43))).priority == 3
 
 

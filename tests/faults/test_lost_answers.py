@@ -143,10 +143,10 @@ def test_a_lock_is_held_once(caller: Caller, proxy: Proxy) -> None:
     ("word", "options", "state"),
     [
         ("finish", {}, "completed"),
-        ("retry", {}, "queued"),
-        ("defer", {"after": LEASE}, "queued"),
+        ("retry", {}, "retrying"),
+        ("defer", {"after": LEASE}, "scheduled"),
         ("bury", {"reason": "no"}, "dead"),
-        ("hand_back", {}, "queued"),
+        ("hand_back", {}, "ready"),
     ],
 )
 def test_a_word_about_a_delivery_counts_once(
@@ -187,7 +187,7 @@ def test_a_replayed_job_is_queued_once(caller: Caller, proxy: Proxy) -> None:
     replayed = caller("replay", enqueued.id)
 
     assert proxy.lost == 1
-    assert (replayed.id, replayed.state) == (enqueued.id, "queued")
+    assert (replayed.id, replayed.state) == (enqueued.id, "ready")
 
 
 def _cancel(caller: Caller) -> Callable[[], object]:
@@ -222,12 +222,12 @@ def _delete(caller: Caller) -> Callable[[], object]:
 
 def _delete_many(caller: Caller) -> Callable[[], object]:
     caller("enqueue", "mail")
-    return lambda: caller("dead.delete", status="ready") == 1
+    return lambda: caller("dead.delete", state="ready") == 1
 
 
 def _replay_many(caller: Caller) -> Callable[[], object]:
     caller("cancel", caller("enqueue", "mail").id)
-    return lambda: caller("dead.replay", status="cancelled").inserted == 1
+    return lambda: caller("dead.replay", state="cancelled").inserted == 1
 
 
 def _erase(caller: Caller) -> Callable[[], object]:

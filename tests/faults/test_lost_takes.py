@@ -137,7 +137,7 @@ def test_a_worker_that_stops_hands_back_first(
 
     with postgres_place.open() as other:
         asyncio.run(play(other))
-        assert [(job.state, job.attempt) for job in other.find()] == [("queued", 0)]
+        assert [(job.state, job.attempt) for job in other.find()] == [("ready", 0)]
     assert proxy.lost == 1
 
 

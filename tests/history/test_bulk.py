@@ -40,7 +40,7 @@ def test_a_replay_and_a_drop_go_through_every_batch(place: Place) -> None:
 def test_a_letter_that_is_replayed_while_we_look_is_not_dropped(postgres_place: Place) -> None:
     with postgres_place.open() as onefold:
         bury_many(onefold, 2)
-        first, second = (job.id for job in onefold.find(status="dead"))
+        first, second = (job.id for job in onefold.find(state="dead"))
 
         with postgres_place.transaction() as connection:
             onefold.within(connection).replay(first)
@@ -50,14 +50,14 @@ def test_a_letter_that_is_replayed_while_we_look_is_not_dropped(postgres_place: 
                 assert dropping.answer() == 1
             connection.execute("begin")
 
-        assert [(job.id, job.state) for job in onefold.find()] == [(first, "queued")]
+        assert [(job.id, job.state) for job in onefold.find()] == [(first, "ready")]
         assert onefold.get(second) is None
 
 
 def test_a_letter_that_is_dropped_while_we_look_is_not_replayed(postgres_place: Place) -> None:
     with postgres_place.open() as onefold:
         bury_many(onefold, 2)
-        first, second = (job.id for job in onefold.find(status="dead"))
+        first, second = (job.id for job in onefold.find(state="dead"))
 
         with postgres_place.transaction() as connection:
             onefold.within(connection).delete(first)
@@ -67,13 +67,13 @@ def test_a_letter_that_is_dropped_while_we_look_is_not_replayed(postgres_place: 
                 assert [answer.id for answer in replaying.answer()] == [second]
             connection.execute("begin")
 
-        assert [(job.id, job.state) for job in onefold.find()] == [(second, "queued")]
+        assert [(job.id, job.state) for job in onefold.find()] == [(second, "ready")]
 
 
 def test_two_replays_at_once_send_a_letter_round_once(postgres_place: Place) -> None:
     with postgres_place.open() as onefold:
         bury_many(onefold, 3)
-        (first, *_) = (job.id for job in onefold.find(status="dead"))
+        (first, *_) = (job.id for job in onefold.find(state="dead"))
 
         with postgres_place.transaction() as connection:
             assert onefold.within(connection).replay(first).inserted

@@ -92,7 +92,7 @@ def test_one_word_counts_of_those_that_come_at_once(raced: Place, crew: Crew) ->
             assert ended is not None
             held = {queue.name: queue.held_until for queue in onefold.queues.find()}.get("mine")
             # The hold is the defer's, and was written with it or not at all.
-            assert (held is not None) == (ended.state == "queued")
+            assert (held is not None) == (ended.state == "scheduled")
             onefold.queues.open("mine", force=True)
             onefold.delete(job_id)
 

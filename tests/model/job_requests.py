@@ -1,7 +1,7 @@
 """Requests at random, for the model and for the engine alike."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -49,6 +49,8 @@ REST = st.fixed_dictionaries(
     }
 )
 
+QUEUED: Final = ("scheduled", "ready", "retrying")
+
 
 def _asked(scope: dict[str, Any], publish: dict[str, Any], rest: dict[str, Any]) -> Asked:
     if scope["unique_key"] is None:
@@ -94,4 +96,10 @@ def span(seconds: int | None) -> timedelta | None:
 
 
 def told(answer: Enqueued) -> Answer:
-    return Answer(answer.id, answer.duplicate, answer.state, answer.mismatch, answer.replaced)
+    state = stored(answer.state)
+    return Answer(answer.id, answer.duplicate, state, answer.mismatch, answer.replaced)
+
+
+def stored(state: str | None) -> str | None:
+    """The model has one word for the three states of a job that waits."""
+    return "queued" if state in QUEUED else state

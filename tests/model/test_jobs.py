@@ -22,7 +22,17 @@ from onefold.model.lifecycle import Event
 from onefold.operations.endings import Ending
 from tests.model.job_model import JobModel
 from tests.model.job_records import Answer, Asked, Policy, Record, Refused
-from tests.model.job_requests import POLICIES, QUEUES, REQUESTS, TENANTS, new_job, span, told
+from tests.model.job_requests import (
+    POLICIES,
+    QUEUED,
+    QUEUES,
+    REQUESTS,
+    TENANTS,
+    new_job,
+    span,
+    stored,
+    told,
+)
 from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 
 T = TypeVar("T")
@@ -46,6 +56,11 @@ def _outcome(call: Callable[[], T]) -> T | tuple[str, int | None]:
         return refused.error, refused.item
     except OnefoldError as error:
         return type(error).__name__, getattr(error, "item", None)
+
+
+def _words(states: Sequence[str]) -> list[str]:
+    """The states of jobs for those of the model."""
+    return [word for state in states for word in (QUEUED if state == "queued" else (state,))]
 
 
 class JobMachine(RuleBasedStateMachine):
@@ -155,7 +170,7 @@ class JobMachine(RuleBasedStateMachine):
                 ended, after = self.engine.hand_back(words), None
 
         expected = self.model.end(word, named, after)
-        assert [(item.status, item.state) for item in ended] == expected
+        assert [(item.status, stored(item.state)) for item in ended] == expected
         return self._seen()
 
     @rule(
@@ -185,7 +200,7 @@ class JobMachine(RuleBasedStateMachine):
         )
 
         expected = self.model.end_mixed(named, after)
-        assert [(item.status, item.state) for item in ended] == expected
+        assert [(item.status, stored(item.state)) for item in ended] == expected
         return self._seen()
 
     @rule(
@@ -208,7 +223,7 @@ class JobMachine(RuleBasedStateMachine):
 
         self._seen()
         expected = self.model.take(QUEUES, len(taken) or limit, 60)
-        assert [(item.status, item.state) for item in ended] == [
+        assert [(item.status, stored(item.state)) for item in ended] == [
             # A stale word about a job that this very call has taken again.
             (status, "running" if job_id in {r.id for r in expected} else state)
             for (job_id, _), (status, state) in zip(named, expected_words, strict=True)
@@ -273,7 +288,7 @@ class JobMachine(RuleBasedStateMachine):
         states=st.sampled_from([("dead",), ("completed",), ("cancelled",), STATES]),
     )
     def replay_many(self, tenant: str, states: tuple[str, ...]) -> MultipleResults[str]:
-        answers = self.store.onefold.tenant(tenant).dead.replay(status=states, fresh=True)
+        answers = self.store.onefold.tenant(tenant).dead.replay(state=_words(states), fresh=True)
 
         wanted = [
             record
@@ -301,7 +316,7 @@ class JobMachine(RuleBasedStateMachine):
         state=st.sampled_from(["queued", "dead", "completed", "cancelled"]),
     )
     def delete_many(self, tenant: str, state: str) -> MultipleResults[str]:
-        deleted = self.store.onefold.tenant(tenant).dead.delete(status=state)
+        deleted = self.store.onefold.tenant(tenant).dead.delete(state=_words((state,)))
 
         wanted = [
             record
@@ -330,7 +345,7 @@ class JobMachine(RuleBasedStateMachine):
         record = self.model.seen(tenant, job_id)
         assert (job is None) == (record is None)
         if job is not None and record is not None:
-            assert (job.state, job.attempt, job.fence) == (
+            assert (stored(job.state), job.attempt, job.fence) == (
                 record.state,
                 record.attempt,
                 record.fence,

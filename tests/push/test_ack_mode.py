@@ -26,7 +26,7 @@ def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
                 (job_id,) = await publish(onefold)
                 await until(lambda: _is_awaiting(onefold, job_id))
                 job = await job_of(onefold, job_id)
-                assert job.state == "running"
+                assert job.state == "awaiting"
                 assert job.pushed is not None
                 assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
                 await onefold.deliveries.aacknowledge(job_id, result={"paid": True})
@@ -206,7 +206,7 @@ def test_an_endpoint_that_was_down_is_open_again_when_it_answers(place: Place) -
                 await make_queue(onefold, receiver, mode="ack")
                 (job_id,) = await publish(onefold)
                 await until(lambda: _is_held(onefold, "circuit"))
-                await until(lambda: _has_state(onefold, job_id, "queued"))
+                await until(lambda: _has_state(onefold, job_id, "retrying"))
                 clock.advance(timedelta(seconds=1))
                 courier.changed()
                 await until(lambda: _is_awaiting(onefold, job_id))

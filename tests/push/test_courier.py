@@ -134,7 +134,7 @@ def test_a_hundred_times_too_many_requests_cost_no_attempt(place: Place) -> None
 
 async def _is_deferred(onefold: Onefold, job_id: str, *, fence: int) -> bool:
     job = await job_of(onefold, job_id)
-    return job.state == "queued" and job.fence == fence and job.attempt == 0
+    return job.state in {"ready", "scheduled"} and job.fence == fence and job.attempt == 0
 
 
 def test_pressure_holds_the_queue_and_lets_one_probe_through(place: Place) -> None:
@@ -165,7 +165,7 @@ async def _is_held(onefold: Onefold, why: str, *, since: datetime) -> bool:
     queue = await onefold.queues.aget("hooks")
     assert queue is not None
     held = queue.held_why == why and queue.held_until is not None and queue.held_until > since
-    return held and not await onefold.afind(status="running")
+    return held and not await onefold.afind(state="running")
 
 
 async def _is_open(onefold: Onefold) -> bool:
@@ -274,7 +274,7 @@ async def _is_completed(onefold: Onefold, job_id: str) -> bool:
 
 async def _has_failed(onefold: Onefold, job_id: str) -> bool:
     job = await job_of(onefold, job_id)
-    return (job.state, job.attempt) == ("queued", 1)
+    return (job.state, job.attempt) == ("retrying", 1)
 
 
 def test_an_endpoint_that_hangs_does_not_starve_another(place: Place) -> None:
@@ -545,7 +545,7 @@ def test_what_does_not_end_within_the_grace_is_handed_back(place: Place) -> None
                     await until(lambda: receiver.received)
 
             job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt) == ("queued", 0)
+            assert (job.state, job.attempt) == ("ready", 0)
 
         perform(play, onefold)
 

@@ -140,13 +140,14 @@ def _work(onefold: Onefold, dice: random.Random, worker: str, hands: list[Job]) 
 def _administrate(onefold: Onefold, dice: random.Random) -> None:
     onefold.deliveries.rescue()
     words: list[tuple[str, Word]] = [
-        ("queued", onefold.cancel),
+        ("ready", onefold.cancel),
+        ("retrying", onefold.cancel),
         ("running", onefold.cancel),
         ("dead", onefold.replay),
         ("cancelled", onefold.replay),
     ]
-    status, word = dice.choice(words)
-    for job in _some(onefold, dice, status):
+    state, word = dice.choice(words)
+    for job in _some(onefold, dice, state):
         # Somebody else may be quicker; then we are told so.
         with suppress(WrongState, JobNotFound, Gone):
             word(job.id)
@@ -156,6 +157,6 @@ def _administrate(onefold: Onefold, dice: random.Random) -> None:
         onefold.deliveries.sweep()
 
 
-def _some(onefold: Onefold, dice: random.Random, status: str) -> list[Job]:
-    jobs = list(onefold.find(status=status, limit=200, newest_first=True))
+def _some(onefold: Onefold, dice: random.Random, state: str) -> list[Job]:
+    jobs = list(onefold.find(state=state, limit=200, newest_first=True))
     return dice.sample(jobs, min(len(jobs), 2))

@@ -90,7 +90,7 @@ def change_batch(racer: Racer, keys: list[str]) -> int:
     if racer.rank % 2:
         jobs = [NewJob("race", {"rank": racer.rank}, unique_key=key) for key in mine]
         return racer.onefold.enqueue_many(jobs, on_duplicate="rerun").inserted
-    held = {job.unique_key: job for job in racer.onefold.find(status="running", limit=1_000)}
+    held = {job.unique_key: job for job in racer.onefold.find(state="running", limit=1_000)}
     ended = racer.onefold.deliveries.finish([held[key] for key in mine if key in held])
     return sum(one.status == "accepted" for one in ended)
 

@@ -52,7 +52,7 @@ def drain(place: Place) -> None:
     """Let time pass, and finish all that is left, until nothing is queued or running."""
     now = datetime.now(UTC)
     with place.open(clock=lambda: now) as onefold:
-        while onefold.find(status=["queued", "running"], limit=1):
+        while onefold.find(state=["scheduled", "ready", "retrying", "running"], limit=1):
             now += DAY
             onefold.deliveries.rescue()
             while jobs := onefold.deliveries.take(["default", "other"], limit=500, **FIRST):

@@ -134,11 +134,11 @@ def test_a_holder_that_expired_while_it_waited_gives_its_key_to_one(
         job_id = winner(race(place, {"unique_key": key}))
         with place.open() as onefold:
             states = {job.id: (job.state, job.reason) for job in onefold.find(unique_key=key)}
-        assert states == {holder.id: ("dead", "expired"), job_id: ("queued", None)}
+        assert states == {holder.id: ("dead", "expired"), job_id: ("ready", None)}
 
 
 HELD: dict[str, Options] = {
-    "queued": {"unique_while": "queued"},
+    "ready": {"unique_while": "queued"},
     "running": {"unique_while": "active"},
     "completed": {"unique_while": "exists"},
     "completed, for an hour": {"unique_for": HOUR},
@@ -153,7 +153,7 @@ def test_a_key_that_is_held_gives_everybody_its_holder(
         key = uuid4().hex
         with place.open() as onefold:
             holder = onefold.enqueue("race", unique_key=key, queue=key, **HELD[state])
-            taken = onefold.deliveries.take([key if state != "queued" else "empty"], **FIRST)
+            taken = onefold.deliveries.take([key if state != "ready" else "empty"], **FIRST)
             if state.startswith("completed"):
                 onefold.deliveries.finish(taken)
         answers = values(race(place, {"unique_key": key, "unique_while": "queued"}))
@@ -225,7 +225,7 @@ def test_a_running_holder_gets_exactly_one_successor(race: Race, place: Place) -
 def enqueue_or_finish(racer: Racer, key: str) -> Enqueued | None:
     """One of them ends the holder while the others ask for its key."""
     if racer.rank == 0:
-        (job,) = racer.onefold.find(unique_key=key, status="running")
+        (job,) = racer.onefold.find(unique_key=key, state="running")
         racer.onefold.deliveries.finish([job])
         return None
     return racer.onefold.enqueue("race", unique_key=key, queue=key)

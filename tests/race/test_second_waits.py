@@ -105,7 +105,7 @@ def test_a_replay_waits_for_an_open_enqueue_of_its_key(
     if end == "commit":
         assert (answer.id, answer.duplicate, job.state) == (newer.id, True, "dead")
     else:
-        assert (answer.id, answer.duplicate, job.state) == (dead, False, "queued")
+        assert (answer.id, answer.duplicate, job.state) == (dead, False, "ready")
 
 
 @ENDS
@@ -125,7 +125,7 @@ def test_an_enqueue_waits_for_an_open_replay_and_there_is_no_gap(
         assert (answer.id, answer.duplicate) == (dead, True)
     else:
         assert answer.inserted
-    (holder,) = onefold.find(unique_key="k", status="queued")
+    (holder,) = onefold.find(unique_key="k", state="ready")
     assert holder.id == answer.id
 
 

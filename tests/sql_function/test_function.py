@@ -54,7 +54,7 @@ def test_asyncpg_needs_no_casts(postgres_url: str, schema: str, onefold: Onefold
             await connection.close()
 
     job_id, *rest = asyncio.run(enqueue())
-    assert rest == [False, True, "queued", False]
+    assert rest == [False, True, "ready", False]
     assert onefold.enqueue("email", {"to": 1}, unique_key="k").id == str(job_id)
 
 

@@ -121,7 +121,7 @@ def transact(some: Sequence[Entry]) -> list[Any]:
 
 ERRORS = st.sampled_from(
     [
-        AlreadyEnqueued(key="k", holder_id="j", state="queued", item=0),
+        AlreadyEnqueued(key="k", holder_id="j", state="ready", item=0),
         KeyReused(key="k"),
         busy(0),
         ValueError("somebody's own"),

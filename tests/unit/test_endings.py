@@ -24,7 +24,7 @@ from onefold.operations.endings import (
     rescue,
 )
 from onefold.operations.statement import Sql, Statement
-from tests.fixtures.rows import NOW, SECOND, locked_row
+from tests.fixtures.rows import NOW, SECOND, delivery_state, locked_row
 from tests.fixtures.steps import Steps
 
 SQL = Sql("postgres")
@@ -73,7 +73,7 @@ def test_a_retry_is_decided_from_the_locked_row() -> None:
     assert row["run_at"] == row["not_before"] == NOW + 5 * SECOND
     assert (row["reason"], row["ended_at"], row["keep_until"]) == (None, None, None)
     assert (row["replayed"], row["reserved"], row["generations"]) == (False, False, 0)
-    assert run.result == [Ended(A, 1, "accepted", "queued", timedelta(seconds=5))]
+    assert run.result == [Ended(A, 1, "accepted", "retrying", timedelta(seconds=5))]
 
 
 def test_a_jobs_own_backoff_is_used() -> None:
@@ -126,19 +126,19 @@ def test_every_word_of_a_batch_is_decided_by_itself() -> None:
         (State.QUEUED, 0, 0),
         (State.QUEUED, 0, 2),
     ]
-    assert [ended.state for ended in run.result] == ["queued", "dead", "queued"]
+    assert [ended.state for ended in run.result] == ["ready", "dead", "scheduled"]
 
 
 @pytest.mark.parametrize(
     ("state", "fence"),
-    [("queued", 1), ("running", 2), ("completed", 1), ("dead", 1), ("cancelled", 1)],
+    [("ready", 1), ("running", 2), ("completed", 1), ("dead", 1), ("cancelled", 1)],
 )
 def test_a_word_about_another_delivery_writes_nothing(state: str, fence: int) -> None:
-    number = State[state.upper()]
+    number = State.QUEUED if state == "ready" else State[state.upper()]
     run = Steps(end(SQL, [Ending(Delivery(A, 1), Event.BURY)]))
 
     run.answer("lock_deliveries", [locked_row(A, state=number, fence=fence)])
-    run.answer("delivery_states", [(A, number, fence, None)])
+    run.answer("delivery_states", [delivery_state(A, number, fence, None)])
 
     expected = "already" if state == "dead" else "lost"
     assert run.result == [Ended(A, 1, expected, state)]  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
@@ -161,7 +161,7 @@ def test_a_word_said_twice_is_known_by_where_it_left_the_job(
     for state in State:
         run = Steps(end(SQL, [Ending(Delivery(A, 1), event)]))
         run.answer("lock_deliveries", [])
-        run.answer("delivery_states", [(A, state, 1, None)])
+        run.answer("delivery_states", [delivery_state(A, state, 1, None)])
         if run.result[0].status == "already":
             already.add(state.word)
 
@@ -177,7 +177,7 @@ def test_of_two_deliveries_of_one_job_only_the_present_one_counts() -> None:
         lock = run.answer("lock_deliveries", [locked_row(A, fence=2)])
         (row,) = moved(run.answer("move_jobs"))
         run.answer("insert_attempts")
-        run.answer("delivery_states", [(A, 0, 2, None)])
+        run.answer("delivery_states", [delivery_state(A, 0, 2, None)])
         assert lock.rows == [(0, A)]
         assert row["state"] == State.QUEUED
         assert {ended.fence: ended.status for ended in run.result} == {1: "lost", 2: "accepted"}
@@ -197,7 +197,7 @@ def test_what_waited_becomes_a_job_when_its_holder_ends_and_not_before() -> None
     retried.answer("lock_deliveries", [locked_row(A, next=successor())])
     retried.answer("move_jobs")
     retried.answer("insert_attempts")
-    assert retried.result[0].state == "queued"
+    assert retried.result[0].state == "retrying"
 
     buried = Steps(end(SQL, [Ending(Delivery(A, 1), Event.BURY)]))
     buried.answer("lock_deliveries", [locked_row(A, next=successor())])

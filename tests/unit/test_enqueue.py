@@ -56,16 +56,21 @@ def held(
 ) -> tuple[Any, ...]:
     """A row of find_holders; by default the holder has the same payload."""
     stored = item.request.fingerprint if fingerprint is None else fingerprint
-    return (item.request.id, holder, state, stored, NOW, lapsed)
+    return (item.request.id, holder, state, stored, NOW, lapsed, 0, NOW, None)
 
 
 def locked(holder: str = HOLDER, state: int = QUEUED, **fields: Any) -> tuple[Any, ...]:
     """A row of lock_holders."""
     row: dict[str, Any] = {
         "run_at": NOW, "not_before": None, "created_at": NOW - SECOND, "unique_states": 3,
-        "unique_until": None, "holds": True, **fields
+        "unique_until": None, "holds": True, "attempt": 0, "awaits": None, **fields
     }  # fmt: skip
     return msgspec.structs.astuple(LockedHolder(holder, state, now=NOW, **row))
+
+
+def job_state(job_id: str, state: int) -> tuple[Any, ...]:
+    """A row of job_states."""
+    return (job_id, state, 0, NOW, None, NOW)
 
 
 def column(statement: Statement, name: str) -> list[Any]:
@@ -252,7 +257,10 @@ def test_on_several_shards_a_batch_is_a_statement_per_shard_in_shard_order() -> 
     asked = [run.answer("insert_jobs", []) for _ in range(4)]
     for statement in asked:
         find = run.asks("find_holders")
-        rows = [(job_id, new_id(), QUEUED, None, NOW, False) for job_id in column(find, "id")]
+        rows = [
+            (job_id, new_id(), QUEUED, None, NOW, False, 0, NOW, None)
+            for job_id in column(find, "id")
+        ]
         run.answer("find_holders", rows)
         assert column(find, "id") == column(statement, "id")
     note = run.answer("log_duplicates")
@@ -374,7 +382,7 @@ def test_a_queued_holder_takes_the_newcomers_request() -> None:
     assert replace.rows == [
         (0, HOLDER, "email", '{"a":2}', item.request.fingerprint, 3, NOW + 5 * SECOND)
     ]
-    assert run.result == [Enqueued(HOLDER, duplicate=True, replaced=True)]
+    assert run.result == [Enqueued(HOLDER, duplicate=True, state="scheduled", replaced=True)]
 
 
 def test_a_debounce_is_bounded_from_the_holders_first_enqueue() -> None:
@@ -508,7 +516,8 @@ def test_holders_are_locked_by_shard_and_id() -> None:
     for _ in range(4):
         find = run.asks("find_holders")
         run.answer(
-            "find_holders", [(i, new_id(), QUEUED, None, NOW, False) for i in column(find, "id")]
+            "find_holders",
+            [(i, new_id(), QUEUED, None, NOW, False, 0, NOW, None) for i in column(find, "id")],
         )
     locks: list[list[Any]] = []
     for _ in range(4):
@@ -613,7 +622,9 @@ def test_a_new_publish_key_is_recorded_before_the_job_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "word"), [([(HOLDER, RUNNING)], "running"), ([], None)], ids=["a job", "pruned"]
+    ("states", "word"),
+    [([job_state(HOLDER, RUNNING)], "running"), ([], None)],
+    ids=["a job", "pruned"],
 )
 def test_a_known_publish_key_is_answered_with_its_job_whatever_became_of_it(
     states: list[Any], word: Any
@@ -636,7 +647,7 @@ def test_a_publish_whose_answer_was_lost_is_no_duplicate() -> None:
 
     run.answer("insert_claims", [])
     run.answer("find_claims", [claim(item, item.request.id)])
-    run.answer("job_states", [(item.request.id, QUEUED)])
+    run.answer("job_states", [job_state(item.request.id, QUEUED)])
 
     assert run.result == [Enqueued(item.request.id)]
 
@@ -649,11 +660,11 @@ def test_another_request_under_a_publish_key_is_flagged_or_raised() -> None:
         run.answer("insert_claims", [])
         run.answer("find_claims", [claim(item, HOLDER, fingerprint="other")])
         if how == "flag":
-            run.answer("job_states", [(HOLDER, QUEUED)])
+            run.answer("job_states", [job_state(HOLDER, QUEUED)])
             run.answer("log_duplicates")
             assert run.result == [Enqueued(HOLDER, duplicate=True, mismatch=True)]
         else:
-            run.answer("job_states", [(HOLDER, QUEUED)])
+            run.answer("job_states", [job_state(HOLDER, QUEUED)])
             with pytest.raises(KeyReused) as caught:
                 run.answer("delete_jobs")
             assert (caught.value.key, caught.value.evidence["holder_id"]) == ("p", HOLDER)
@@ -662,9 +673,9 @@ def test_another_request_under_a_publish_key_is_flagged_or_raised() -> None:
 @pytest.mark.parametrize(
     ("stored", "states"),
     [
-        ({"expires_at": NOW}, [(HOLDER, COMPLETED)]),
+        ({"expires_at": NOW}, [job_state(HOLDER, COMPLETED)]),
         ({"expires_at": NOW}, []),
-        ({"state": 2}, [(HOLDER, RUNNING)]),
+        ({"state": 2}, [job_state(HOLDER, RUNNING)]),
     ],
     ids=["expired and ended", "expired and pruned", "released by an operator"],
 )
@@ -708,7 +719,7 @@ def test_a_publish_key_never_ends_before_its_time_or_its_job(
 
     run.answer("insert_claims", [])
     run.answer("find_claims", [claim(item, HOLDER, expires_at=expires_at)])
-    run.answer("job_states", [(HOLDER, state)])
+    run.answer("job_states", [job_state(HOLDER, state)])
     run.answer("log_duplicates")
 
     assert run.result[0].id == HOLDER
@@ -791,7 +802,7 @@ def test_the_same_publish_key_twice_in_a_batch_that_is_known_already() -> None:
 
     run.answer("insert_claims", [])
     run.answer("find_claims", [claim(first, HOLDER)])
-    run.answer("job_states", [(HOLDER, COMPLETED)])
+    run.answer("job_states", [job_state(HOLDER, COMPLETED)])
     run.answer("log_duplicates")
 
     assert run.result == [Enqueued(HOLDER, duplicate=True, state="completed")] * 2
@@ -831,7 +842,7 @@ def test_publish_keys_are_asked_for_by_shard_and_then_in_order() -> None:
                 ],
             )
         )
-        run.answer("job_states", [(owner, QUEUED) for owner in owners])
+        run.answer("job_states", [job_state(owner, QUEUED) for owner in owners])
 
     assert [set(column(one, "shard")) for one in inserts] == [{0}, {1}, {2}, {3}]
     assert all(column(one, "key") == sorted(column(one, "key")) for one in inserts)
@@ -912,7 +923,7 @@ def test_our_own_transaction_begins_anew_where_a_holder_ended_before_its_lock() 
     run = Steps(enqueue(SQL.restarting(), [first, second], policy("replace")))
 
     run.answer("insert_jobs", [(second.request.id,)])
-    run.answer("find_holders", [(first.request.id, HOLDER, QUEUED, None, NOW, 0)])
+    run.answer("find_holders", [(first.request.id, HOLDER, QUEUED, None, NOW, 0, 0, NOW, None)])
 
     with pytest.raises(Restart):
         run.answer("lock_holders", [])

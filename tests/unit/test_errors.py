@@ -65,7 +65,7 @@ EXAMPLES: list[OnefoldError] = [
     WouldDeadlock(),
     ShardsDiffer(asked=4, found=1, where="sqlite:///app.db"),
     Closed(),
-    AlreadyEnqueued(key="k", holder_id="1", state="queued", item=0),
+    AlreadyEnqueued(key="k", holder_id="1", state="ready", item=0),
     KeyReused(key="k"),
     KeyReused(key="k", holder_id="1", item=2),
     Busy(key="k", retry_after=SECONDS),

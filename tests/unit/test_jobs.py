@@ -70,11 +70,10 @@ def test_jobs_are_got_shard_by_shard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "states", "retrying", "due"),
+    ("state", "states", "retrying", "due"),
     [
         (None, None, None, None),
         ((), None, None, None),
-        ("queued", (0,), None, None),
         ("scheduled", (0,), False, False),
         ("ready", (0,), False, True),
         ("retrying", (0,), True, None),
@@ -84,13 +83,13 @@ def test_jobs_are_got_shard_by_shard() -> None:
         ("cancelled", (4,), None, None),
         (["dead"], (3,), None, None),
         (["dead", "cancelled"], (3, 4), None, None),
-        (("queued", "running"), (0, 1), None, None),
+        (("ready", "running", "retrying", "scheduled"), (0, 1), None, None),
     ],
 )
-def test_a_word_of_status_is_what_is_stored(
-    status: Any, states: tuple[int, ...] | None, *, retrying: bool | None, due: bool | None
+def test_a_state_selects_what_is_stored(
+    state: Any, states: tuple[int, ...] | None, *, retrying: bool | None, due: bool | None
 ) -> None:
-    assert job_filter(status=status) == JobFilter(states=states, retrying=retrying, due=due)
+    assert job_filter(state=state) == JobFilter(states=states, retrying=retrying, due=due)
 
 
 def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
@@ -124,9 +123,9 @@ def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"status": "lost"}, "status"),
-        ({"status": ["dead", "lost"]}, "status"),
-        ({"status": ["dead", "ready"]}, "status"),
+        ({"state": "lost"}, "state"),
+        ({"state": ["dead", "lost"]}, "state"),
+        ({"state": ["dead", "ready"]}, "state"),
         ({"queue": "a,b"}, "queue"),
         ({"kind": ""}, "kind"),
         ({"unique_key": ""}, "unique_key"),
@@ -357,13 +356,13 @@ def test_in_bulk_what_cannot_be_replayed_is_left_out() -> None:
     assert run.result == []
 
 
-@pytest.mark.parametrize("state", [QUEUED, RUNNING])
-def test_a_job_that_has_not_ended_is_its_own_duplicate(state: int) -> None:
+@pytest.mark.parametrize(("state", "word"), [(QUEUED, "ready"), (RUNNING, "running")])
+def test_a_job_that_has_not_ended_is_its_own_duplicate(state: int, word: Any) -> None:
     run = Steps(replay(SQL, "", [A]))
 
     run.answer("find_replayable", [replayable_row(A, state=state)])
 
-    assert run.result == [Enqueued(A, duplicate=True, state=State(state).word)]  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    assert run.result == [Enqueued(A, duplicate=True, state=word)]
 
 
 KEYED = {"unique_kind": "email", "unique_key": "k", "unique_states": 3}
@@ -393,7 +392,7 @@ def test_a_job_whose_key_a_newer_one_holds_stays_where_it_is() -> None:
 
     run.answer("find_replayable", [replayable_row(A, **KEYED)])
     insert = run.answer("insert_jobs", [])
-    run.answer("find_holders", [(insert.rows[0][0], B, RUNNING, None, NOW, 0)])
+    run.answer("find_holders", [(insert.rows[0][0], B, RUNNING, None, NOW, 0, 0, NOW, None)])
 
     assert run.result == [Enqueued(B, duplicate=True, state="running")]
 
@@ -440,7 +439,7 @@ def test_a_job_that_holds_its_key_answers_for_its_rivals() -> None:
         + [replayable_row(B, **KEYED, unique_until=NOW + 1)],
     )
     insert = run.answer("insert_jobs", [])
-    run.answer("find_holders", [(insert.rows[0][0], B, DEAD, None, NOW, 0)])
+    run.answer("find_holders", [(insert.rows[0][0], B, DEAD, None, NOW, 0, 0, NOW, None)])
     run.answer("lock_deliveries", [locked_row(B, state=DEAD)])
     (row,) = moves(run.answer("move_jobs"))
 
@@ -448,7 +447,7 @@ def test_a_job_that_holds_its_key_answers_for_its_rivals() -> None:
     assert run.result == [
         Enqueued(B, duplicate=True, state="dead"),
         Enqueued(B),
-        Enqueued(B, duplicate=True, state="queued"),
+        Enqueued(B, duplicate=True, state="ready"),
     ]
 
 

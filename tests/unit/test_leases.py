@@ -13,7 +13,7 @@ from onefold.model.new_job import prepare
 from onefold.model.timestamps import from_micros
 from onefold.operations.deliveries import Finish, finish, heartbeat, take, take_in_turn
 from onefold.operations.statement import Sql
-from tests.fixtures.rows import NOW, job_row
+from tests.fixtures.rows import NOW, delivery_state, job_row
 from tests.fixtures.steps import Steps
 
 POSTGRES, SQLITE = Sql("postgres"), Sql("sqlite")
@@ -171,7 +171,10 @@ def test_a_finish_that_did_not_count_is_judged() -> None:
     run = Steps(finish(POSTGRES, [Finish(delivery) for delivery in deliveries]))
 
     run.answer("finish_jobs", [])
-    look = run.answer("delivery_states", [(A, 2, 1, None), (B, 2, 2, None), (C, 1, 1, 9)])
+    look = run.answer(
+        "delivery_states",
+        [delivery_state(A, 2, 1, None), delivery_state(B, 2, 2, None), delivery_state(C, 1, 1, 9)],
+    )
 
     assert look.rows == [(0, job_id) for job_id in sorted([A, B, C, gone])]
     assert run.result == [
@@ -188,7 +191,7 @@ def test_of_two_deliveries_of_one_job_only_the_present_one_counts() -> None:
     for given in ([stale, present], [present, stale]):
         run = Steps(finish(POSTGRES, [Finish(delivery) for delivery in given]))
         run.answer("finish_jobs", [(A, 2, None, False)])
-        run.answer("delivery_states", [(A, 2, 2, None)])
+        run.answer("delivery_states", [delivery_state(A, 2, 2, None)])
         assert {ended.fence: ended.status for ended in run.result} == {1: "lost", 2: "accepted"}
 
 
@@ -241,7 +244,7 @@ def test_a_heartbeat_extends_what_still_has_its_fence() -> None:
     run = Steps(heartbeat(POSTGRES, [Delivery(B, 2), Delivery(A, 1)], lease=5))
 
     statement = run.answer("heartbeat_jobs", [(A, 1, NOW + 5)])
-    silent = run.answer("delivery_states", [(B, 1, 3, NOW + 9)])
+    silent = run.answer("delivery_states", [delivery_state(B, 1, 3, NOW + 9)])
 
     assert statement.rows == [(0, A, 1), (0, B, 2)]
     assert statement.parameters == {"lease": 5}
@@ -253,7 +256,7 @@ def test_a_job_that_somebody_has_locked_keeps_the_lease_it_has() -> None:
     run = Steps(heartbeat(POSTGRES, [Delivery(A, 1), Delivery(B, 1), Delivery(C, 1)], lease=5))
 
     run.answer("heartbeat_jobs", [])
-    run.answer("delivery_states", [(A, 1, 1, NOW + 2), (B, 4, 1, None)])
+    run.answer("delivery_states", [delivery_state(A, 1, 1, NOW + 2), delivery_state(B, 4, 1, None)])
 
     assert [beat.lost for beat in run.result] == [False, True, True]
 
@@ -262,7 +265,7 @@ def test_a_stale_delivery_does_not_live_on_the_present_ones_heartbeat() -> None:
     run = Steps(heartbeat(POSTGRES, [Delivery(A, 1), Delivery(A, 2)], lease=5))
 
     run.answer("heartbeat_jobs", [(A, 2, NOW + 5)])
-    run.answer("delivery_states", [(A, 1, 2, NOW + 5)])
+    run.answer("delivery_states", [delivery_state(A, 1, 2, NOW + 5)])
 
     assert [beat.lost for beat in run.result] == [True, False]
 

@@ -133,13 +133,13 @@ def test_a_key_is_read_on_every_surface_that_it_went_through(
     assert found == [
         ("form", "settled", ["form-1"]),
         ("http", "settled", ["http-2", "http-1"]),
-        ("job", "queued", ["job-1"]),
+        ("job", "ready", ["job-1"]),
         ("once", "held", ["once-1"]),
         ("publish", "settled", ["publish-1"]),
         ("webhook", "settled", ["webhook-1"]),
     ]
     jobs = {one["surface"]: one["job"] for one in told["holders"] if one["job"]}
-    assert jobs["job"] == {"id": ANY, "kind": "mail", "queue": "default", "state": "queued"}
+    assert jobs["job"] == {"id": ANY, "kind": "mail", "queue": "default", "state": "ready"}
     assert jobs["publish"]["id"] != jobs["job"]["id"]
     for word in ("http-2", "webhook-1", "form-1", "until the job is completed", jobs["job"]["id"]):
         assert word in text

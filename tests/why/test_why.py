@@ -46,7 +46,7 @@ async def test_a_job_holds_its_unique_key(onefold: Coloured, clock: Clock) -> No
     holder = await only(onefold)
 
     assert (holder.surface, holder.scope, holder.key) == ("job", "mail", "k")
-    assert (holder.state, holder.unique_while, holder.takeover) == ("queued", "active", None)
+    assert (holder.state, holder.unique_while, holder.takeover) == ("ready", "active", None)
     assert (holder.since, holder.until, holder.fence) == (began, None, 0)
     assert holder.job is not None
     assert (holder.job.id, holder.job.kind, holder.job.queue) == (job.id, "mail", "default")
@@ -84,7 +84,7 @@ async def test_a_job_that_has_ended_holds_nothing(onefold: Coloured) -> None:
 
 async def test_a_job_whose_own_time_is_over_holds_nothing(onefold: Coloured, clock: Clock) -> None:
     await onefold.enqueue("mail", unique_key="k", expires_at=clock.now + HOUR)
-    assert (await only(onefold)).state == "queued"
+    assert (await only(onefold)).state == "ready"
     clock.advance(HOUR)
 
     assert not (await onefold.keys.why("k")).holders
@@ -127,7 +127,7 @@ async def test_a_publish_key_points_to_its_job(onefold: Coloured, clock: Clock) 
     assert (holder.surface, holder.scope, holder.state) == ("publish", "slow", "settled")
     assert (holder.until, holder.takeover) == (clock.now + DAY, None)
     assert holder.job is not None
-    assert (holder.job.id, holder.job.state) == (job.id, "queued")
+    assert (holder.job.id, holder.job.state) == (job.id, "ready")
     assert [note.request_id for note in holder.suppressed.recent] == ["req-1"]
 
 

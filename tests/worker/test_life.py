@@ -288,13 +288,13 @@ class TestStops:
 
                     async def back() -> bool:
                         jobs = [await _get(onefold, i) for i in ids[1:]]
-                        return all((j.state, j.attempt) == ("queued", 0) for j in jobs)
+                        return all((j.state, j.attempt) == ("ready", 0) for j in jobs)
 
                     await until(back)
                     assert (await _get(onefold, ids[0])).state == "running"
                     may_end.set()
                 states = [(await _get(onefold, i)).state for i in ids]
-                assert states == ["completed", "queued", "queued", "queued"]
+                assert states == ["completed", "ready", "ready", "ready"]
 
             perform(play, onefold)
 
@@ -326,7 +326,7 @@ class TestStops:
                     await until(lambda: all(event.is_set() for event in begun))
                 for job_id in ids:
                     job = await _get(onefold, job_id)
-                    assert (job.state, job.attempt, job.fence) == ("queued", 0, 1)
+                    assert (job.state, job.attempt, job.fence) == ("ready", 0, 1)
 
             perform(play, onefold)
         assert stopped == ["task"]
@@ -388,7 +388,7 @@ class TestWaking:
                 async with working(onefold, queues=["default", "other"]):
                     first, second = await work.aenqueue(), await other.aenqueue()
                     await ended(onefold, second.id)
-                    assert (await _get(onefold, first.id)).state == "queued"
+                    assert (await _get(onefold, first.id)).state == "ready"
                     await onefold.queues.aresume("default")
                     await ended(onefold, first.id)
 

@@ -153,7 +153,7 @@ class TestOutcomes:
             place,
             declare,
             self.body(way, Retry(HOUR)),
-            lambda job: job.status == "retrying",
+            lambda job: job.state == "retrying",
             backoff=NOW,
         )
         assert job.attempt == 1
@@ -164,7 +164,7 @@ class TestOutcomes:
             place,
             declare,
             self.body(way, Defer(HOUR)),
-            lambda job: job.state == "queued" and job.fence == 1,
+            lambda job: job.state == "scheduled" and job.fence == 1,
         )
         assert job.attempt == 0
         assert job.run_at - job.created_at > HOUR * 0.9
@@ -181,7 +181,10 @@ class TestOutcomes:
 def test_a_busy_key_defers_the_job(place: Place, declare: Any) -> None:
     busy = Busy(key="k", retry_after=HOUR)
     job = _settled(
-        place, declare, lambda: _raise(busy), lambda job: job.state == "queued" and job.fence == 1
+        place,
+        declare,
+        lambda: _raise(busy),
+        lambda job: job.state == "scheduled" and job.fence == 1,
     )
     assert job.attempt == 0
 
@@ -359,7 +362,7 @@ def test_a_kind_without_a_handler_waits_and_is_named(
 
                 async def is_back() -> bool:
                     job = await onefold.aget(unknown.id)
-                    return job is not None and job.state == "queued" and job.fence == 1
+                    return job is not None and job.state == "ready" and job.fence == 1
 
                 await until(is_back)
             return await onefold.aget(unknown.id), await onefold.aget(ours.id)
@@ -367,7 +370,7 @@ def test_a_kind_without_a_handler_waits_and_is_named(
         unknown, ours = perform(play, onefold)
         assert unknown is not None
         assert ours is not None
-        assert (unknown.status, unknown.attempt, ours.state) == ("ready", 0, "completed")
+        assert (unknown.state, unknown.attempt, ours.state) == ("ready", 0, "completed")
         assert "'unheard-of'" in caplog.text
 
 
@@ -420,7 +423,7 @@ def test_backoff_of_the_kind_is_the_jobs(place: Place, declare: Any) -> None:
         place,
         declare,
         lambda: _raise(ValueError("no")),
-        lambda job: job.status == "retrying",
+        lambda job: job.state == "retrying",
         backoff=backoff,
     )
     assert job.run_at - job.created_at > HOUR * 0.9

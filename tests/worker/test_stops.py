@@ -79,7 +79,7 @@ def test_a_cancelled_worker_hands_back_what_it_runs(place: Place) -> None:
                 await running
             assert stopped.is_set()
             job = await _get(onefold, enqueued.id)
-            assert (job.state, job.attempt) == ("queued", 0)
+            assert (job.state, job.attempt) == ("ready", 0)
 
         perform(play, onefold)
 

@@ -37,7 +37,7 @@ class TestParking:
 
     def test_it_waits_and_says_so(self, subject: Subject) -> None:
         job = pushed(subject)
-        assert (job.state, job.is_awaiting, job.awaiting) == ("running", True, job.fence)
+        assert (job.state, job.is_awaiting, job.awaiting) == ("awaiting", True, job.fence)
         assert job.pushed == {"status": 202}
         assert subject.find().jobs[0].is_awaiting
         assert subject.find(newest_first=True).jobs[0].is_awaiting
@@ -47,11 +47,11 @@ class TestParking:
         subject.enqueue("email")
         other = subject.take_one()
         for newest_first in (False, True):
-            (found,) = subject.find(status="awaiting", newest_first=newest_first)
-            assert (found.id, found.status) == (job.id, "awaiting")
-        assert {found.id for found in subject.find(status="running")} == {job.id, other.id}
+            (found,) = subject.find(state="awaiting", newest_first=newest_first)
+            assert (found.id, found.state) == (job.id, "awaiting")
+        assert {found.id for found in subject.find(state="running")} == {job.id, other.id}
         subject.deliveries.finish([job])
-        assert len(subject.find(status="awaiting")) == 0
+        assert len(subject.find(state="awaiting")) == 0
 
     def test_it_waits_for_as_long_as_it_is_told(self, subject: Subject) -> None:
         job = pushed(subject)
@@ -209,7 +209,7 @@ class TestCallbacks:
         job = pushed(subject)
         ended = subject.deliveries.nack(job.id, reason="no such user")
         found = subject.existing_job(job.id)
-        assert (ended.status, found.state, found.attempt) == ("accepted", "queued", 1)
+        assert (ended.status, found.state, found.attempt) == ("accepted", "retrying", 1)
         assert found.error == {"type": "Nack", "message": "no such user"}
         (attempt,) = subject.deliveries.attempts(job.id)
         assert (attempt.outcome, attempt.reason) == ("retried", "no such user")
@@ -278,7 +278,7 @@ class TestCallbacks:
 
     def test_a_defer_burns_no_attempt(self, subject: Subject) -> None:
         job = pushed(subject)
-        assert subject.deliveries.defer_job(job.id, after=HOUR, reason="busy").state == "queued"
+        assert subject.deliveries.defer_job(job.id, after=HOUR, reason="busy").state == "scheduled"
         found = subject.existing_job(job.id)
         assert (found.attempt, found.run_at) == (0, subject.clock.now + HOUR)
         (attempt,) = subject.deliveries.attempts(job.id)
@@ -364,7 +364,7 @@ class TestCallbacks:
     def test_a_heartbeat_gives_more_time(self, subject: Subject) -> None:
         job = pushed(subject)
         ended = subject.deliveries.heartbeat_job(job.id, lease=HOUR, fence=job.fence)
-        assert (ended.status, ended.state) == ("accepted", "running")
+        assert (ended.status, ended.state) == ("accepted", "awaiting")
         assert subject.existing_job(job.id).lease_until == subject.clock.now + HOUR
         assert subject.existing_job(job.id).is_awaiting
 
@@ -434,7 +434,7 @@ class TestAckTimeouts:
         found = subject.existing_job(job.id)
         assert (rescued.requeued, rescued.buried) == (1, 0)
         assert rescued.unacknowledged == rescued
-        assert (found.state, found.attempt, found.is_awaiting) == ("queued", 1, False)
+        assert (found.state, found.attempt, found.is_awaiting) == ("retrying", 1, False)
         assert found.error == {"type": "AckTimeout", "message": "no ack within the ack timeout"}
         (attempt,) = subject.deliveries.attempts(job.id)
         assert attempt.outcome == "retried"

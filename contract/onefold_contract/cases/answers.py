@@ -24,17 +24,17 @@ class TestAnswers:
 
     def test_a_new_job_is_answered_as_inserted(self, subject: Subject) -> None:
         answer = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
-        assert answer == Enqueued(answer.id, duplicate=False, state="queued")
+        assert answer == Enqueued(answer.id, duplicate=False, state="ready")
         assert answer.inserted
         job = subject.existing_job(answer.id)
         assert (job.kind, job.payload, job.unique_key) == ("email", {"to": 1}, "welcome:1")
-        assert (job.state, job.attempt, job.fence) == ("queued", 0, 0)
+        assert (job.state, job.attempt, job.fence) == ("ready", 0, 0)
 
     def test_a_duplicate_is_answered_with_the_holder(self, subject: Subject) -> None:
         """Rule 4."""
         first = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
         second = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
-        assert second == Enqueued(first.id, duplicate=True, state="queued")
+        assert second == Enqueued(first.id, duplicate=True, state="ready")
         assert not second.inserted
         assert stored(subject) == 1
 
@@ -103,7 +103,7 @@ class TestAnswers:
         job = subject.existing_job(answer.id)
         assert (job.queue, job.priority, job.max_attempts) == ("slow", -5, 3)
         assert (job.run_at, job.expires_at) == (run_at, expires_at)
-        assert (job.created_at, job.status) == (subject.clock.now, "scheduled")
+        assert (job.created_at, job.state) == (subject.clock.now, "scheduled")
 
 
 class TestLostAnswers:

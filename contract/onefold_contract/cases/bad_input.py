@@ -221,7 +221,7 @@ class TestBadQuestions:
         answer = subject.enqueue("email")
         for field, options in bad:
             assert refused_field(subject.take, **options) == field, options
-        assert subject.existing_job(answer.id).state == "queued"
+        assert subject.existing_job(answer.id).state == "ready"
 
     def test_words_about_a_delivery(self, subject: Subject) -> None:
         subject.enqueue("email")
@@ -282,7 +282,7 @@ class TestBadQuestions:
         with pytest.raises(InvalidInput) as caught:
             subject.cancel(answer.id, reason="a\x00b")
         assert caught.value.field == "reason"
-        assert subject.existing_job(answer.id).state == "queued"
+        assert subject.existing_job(answer.id).state == "ready"
 
 
 class TestGoodEdges:

@@ -122,15 +122,15 @@ class TestBatches:
             subject.enqueue("digest", {"n": 0}, unique_key=key, unique_while="exists", queue=key)
         subject.take_one("running")
         complete(subject, "completed")
-        subject.enqueue("digest", {"n": 0}, unique_key="queued")
+        subject.enqueue("digest", {"n": 0}, unique_key="ready")
         answers = subject.enqueue_many(
             [
                 NewJob("digest", {"n": 1}, unique_key=key)
-                for key in ("running", "queued", "new", "completed")
+                for key in ("running", "ready", "new", "completed")
             ],
             on_duplicate="replace",
         )
-        assert [answer.state for answer in answers] == ["running", "queued", "queued", "completed"]
+        assert [answer.state for answer in answers] == ["running", "ready", "ready", "completed"]
         assert [answer.replaced for answer in answers] == [False, True, False, False]
         assert [answer.mismatch for answer in answers] == [True, False, False, True]
 

@@ -89,7 +89,7 @@ def bury(subject: Subject, queue: str = "default") -> Job:
 
 
 def _cancel(subject: Subject) -> None:
-    subject.cancel(subject.find(status="queued").jobs[0].id)
+    subject.cancel(subject.find(state="ready").jobs[0].id)
 
 
 def _cancel_running(subject: Subject) -> None:

@@ -86,7 +86,7 @@ class TestFinish:
         answer = subject.enqueue("email")
         (ended,) = subject.deliveries.finish([Delivery(answer.id, 0)])
         assert ended.status == "lost"
-        assert subject.existing_job(answer.id).state == "queued"
+        assert subject.existing_job(answer.id).state == "ready"
 
     def test_finish_and_take_do_both(self, subject: Subject) -> None:
         ids = [subject.enqueue("email").id for _ in range(3)]
@@ -123,9 +123,9 @@ class TestFailures:
     def test_a_failed_job_waits_by_its_backoff(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(MINUTE))
         (ended,) = subject.deliveries.retry([subject.take_one()], error=ValueError("no such user"))
-        assert (ended.status, ended.state) == ("accepted", "queued")
+        assert (ended.status, ended.state) == ("accepted", "retrying")
         job = subject.existing_job(answer.id)
-        assert (job.status, job.attempt, job.fence) == ("retrying", 1, 1)
+        assert (job.state, job.attempt, job.fence) == ("retrying", 1, 1)
         assert job.run_at == subject.clock.now + MINUTE
         assert job.error == {"type": "builtins.ValueError", "message": "no such user"}
         assert subject.take() == []
@@ -173,7 +173,9 @@ class TestFailures:
     def test_eight_attempts_by_default(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=AT_ONCE)
         for attempt in range(1, 9):
-            assert subject.existing_job(answer.id).state == "queued"
+            assert subject.existing_job(answer.id).state == (
+                "ready" if attempt == 1 else "retrying"
+            )
             job = subject.take_one()
             assert job.attempt == attempt
             subject.deliveries.retry([job])
@@ -250,10 +252,10 @@ class TestDefer:
             job = subject.take_one()
             assert (job.attempt, job.fence) == (1, fence)
             (ended,) = subject.deliveries.defer([job], after=HOUR)
-            assert (ended.status, ended.state) == ("accepted", "queued")
+            assert (ended.status, ended.state) == ("accepted", "scheduled")
             deferred = subject.existing_job(answer.id)
             assert (deferred.attempt, deferred.run_at) == (0, subject.clock.now + HOUR)
-            assert deferred.status == "scheduled"
+            assert deferred.state == "scheduled"
             subject.clock.advance(HOUR)
 
     def test_defers_are_counted_until_a_replay(self, subject: Subject) -> None:
@@ -279,7 +281,7 @@ class TestDefer:
         subject.enqueue("email", max_attempts=1)
         first = subject.take_one()
         (ended,) = subject.deliveries.hand_back([first])
-        assert (ended.status, ended.state) == ("accepted", "queued")
+        assert (ended.status, ended.state) == ("accepted", "ready")
         again = subject.take_one()
         assert (again.attempt, again.fence) == (1, 2)
 

@@ -45,7 +45,8 @@ class TestMixedEndings:
         )
         assert [item.status for item in ended] == ["accepted"] * 5
         assert [item.id for item in ended] == [job.id for job in jobs], "in the order of the call"
-        assert [item.state for item in ended] == ["queued", "queued", "dead", "cancelled", "queued"]
+        states = ["retrying", "scheduled", "dead", "cancelled", "ready"]
+        assert [item.state for item in ended] == states
         found = [subject.existing_job(job.id) for job in jobs]
         assert [job.attempt for job in found] == [1, 0, 1, 1, 0]
         assert [job.reason for job in found] == [None, None, "no such card", "not wanted", None]

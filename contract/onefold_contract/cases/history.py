@@ -276,7 +276,7 @@ class TestDropped:
         complete(subject)
         subject.enqueue("email")
         assert subject.dead.delete() == 3
-        assert sorted(job.state for job in subject.find()) == ["cancelled", "completed", "queued"]
+        assert sorted(job.state for job in subject.find()) == ["cancelled", "completed", "ready"]
         assert subject.dead.delete() == 0
 
     def test_filters_say_which(self, subject: Subject) -> None:
@@ -299,7 +299,7 @@ class TestDropped:
         bury(subject)
         subject.cancel(subject.enqueue("email").id)
         subject.enqueue("email")
-        assert subject.dead.delete(status=["cancelled", "queued"]) == 2
+        assert subject.dead.delete(state=["cancelled", "scheduled", "ready", "retrying"]) == 2
         assert [job.state for job in subject.find()] == ["dead"]
 
     def test_their_keys_are_free(self, subject: Subject) -> None:

@@ -81,7 +81,7 @@ class TestFences:
         job = subject.take_one()
         subject.deliveries.hand_back([job])
         (ended,) = subject.deliveries.finish([job])
-        assert (ended.status, subject.existing_job(job.id).state) == ("lost", "queued")
+        assert (ended.status, subject.existing_job(job.id).state) == ("lost", "ready")
 
     @pytest.mark.parametrize("word", WORDS)
     def test_a_word_after_another_take_is_lost_and_writes_nothing(
@@ -196,7 +196,7 @@ class TestRescue:
         rescued = subject.deliveries.rescue()
         assert (rescued.requeued, rescued.buried, rescued.expired) == (1, 0, 0)
         job = subject.existing_job(answer.id)
-        assert (job.state, job.attempt, job.fence) == ("queued", 1, 1)
+        assert (job.state, job.attempt, job.fence) == ("retrying", 1, 1)
         assert job.run_at == subject.clock.now + HOUR
         assert job.error is not None
         assert job.error["message"] == "lease expired"
@@ -240,7 +240,7 @@ class TestPoison:
         for _ in range(4):
             lapse(subject)
             subject.deliveries.rescue()
-            assert subject.existing_job(answer.id).state == "queued"
+            assert subject.existing_job(answer.id).state == "retrying"
         lapse(subject)
         assert subject.deliveries.rescue().buried == 1
         job = subject.existing_job(answer.id)
@@ -257,7 +257,7 @@ class TestPoison:
         for _ in range(4):
             lapse(subject)
             subject.deliveries.rescue()
-        assert subject.existing_job(answer.id).state == "queued"
+        assert subject.existing_job(answer.id).state == "retrying"
 
     def test_a_delivery_that_was_handed_back_says_nothing(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)

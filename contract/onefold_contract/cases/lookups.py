@@ -56,13 +56,13 @@ class TestGet:
 
     def test_status_is_what_users_mean(self, subject: Subject) -> None:
         scheduled = subject.enqueue("email", delay=HOUR, queue="later")
-        assert subject.existing_job(scheduled.id).status == "scheduled"
+        assert subject.existing_job(scheduled.id).state == "scheduled"
         subject.clock.advance(HOUR)
-        assert subject.existing_job(scheduled.id).status == "ready"
+        assert subject.existing_job(scheduled.id).state == "ready"
         job = subject.take_one("later")
-        assert subject.existing_job(job.id).status == "running"
+        assert subject.existing_job(job.id).state == "running"
         subject.deliveries.retry([job], after=HOUR)
-        assert subject.existing_job(job.id).status == "retrying"
+        assert subject.existing_job(job.id).state == "retrying"
 
 
 class TestFind:
@@ -73,10 +73,10 @@ class TestFind:
         assert ids(subject.find()) == made
         assert ids(subject.find(newest_first=True)) == made[::-1]
 
-    def test_by_status(self, subject: Subject) -> None:
+    def test_by_state(self, subject: Subject) -> None:
         made: dict[str, str] = {}
-        for status in ("running", "retrying", "completed", "dead", "cancelled"):
-            made[status] = subject.enqueue("email", queue=status).id
+        for state in ("running", "retrying", "completed", "dead", "cancelled"):
+            made[state] = subject.enqueue("email", queue=state).id
         subject.take_one("running")
         subject.deliveries.retry([subject.take_one("retrying")], after=HOUR)
         complete(subject, "completed")
@@ -84,11 +84,11 @@ class TestFind:
         subject.cancel(made["cancelled"])
         made["scheduled"] = subject.enqueue("email", delay=HOUR).id
         made["ready"] = subject.enqueue("email").id
-        for status, job_id in made.items():
-            assert ids(subject.find(status=status)) == [job_id], status
+        for state, job_id in made.items():
+            assert ids(subject.find(state=state)) == [job_id], state
         queued = {made["retrying"], made["scheduled"], made["ready"]}
-        assert set(ids(subject.find(status="queued"))) == queued
-        ended = subject.find(status=["completed", "dead", "cancelled"])
+        assert set(ids(subject.find(state=["scheduled", "ready", "retrying"]))) == queued
+        ended = subject.find(state=["completed", "dead", "cancelled"])
         assert set(ids(ended)) == {made["completed"], made["dead"], made["cancelled"]}
 
     def test_by_queue_kind_and_key(self, subject: Subject) -> None:

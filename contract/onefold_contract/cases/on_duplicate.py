@@ -37,7 +37,7 @@ class TestRaise:
         with pytest.raises(AlreadyEnqueued) as caught:
             subject.enqueue("email", unique_key="k", on_duplicate="raise")
         assert (caught.value.key, caught.value.holder_id) == ("k", first.id)
-        assert caught.value.evidence["state"] == "queued"
+        assert caught.value.evidence["state"] == "ready"
         assert (caught.value.item, str(caught.value)[:11]) == (None, "The key 'k'"), "of one call"
         assert stored(subject) == 1
 
@@ -67,7 +67,7 @@ class TestReplace:
         answer = subject.enqueue(
             "email", {"to": 2}, unique_key="k", priority=2, run_at=run_at, on_duplicate="replace"
         )
-        assert answer == Enqueued(first.id, duplicate=True, state="queued", replaced=True)
+        assert answer == Enqueued(first.id, duplicate=True, state="scheduled", replaced=True)
         job = subject.existing_job(first.id)
         assert (job.payload, job.priority, job.run_at) == ({"to": 2}, 2, run_at)
         assert stored(subject) == 1
@@ -159,7 +159,7 @@ class TestReplace:
         subject.deliveries.retry([subject.take_one()])
         subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
         subject.deliveries.retry([subject.take_one()])
-        assert subject.existing_job(first.id).state == "queued"
+        assert subject.existing_job(first.id).state == "retrying"
         subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(first.id).state == "dead"
 

@@ -36,7 +36,7 @@ class TestReplay:
         taken = bury(subject)
         assert subject.replay(first.id) == Enqueued(first.id)
         job = subject.existing_job(first.id)
-        assert (job.state, job.attempt, job.fence) == ("queued", 0, taken.fence)
+        assert (job.state, job.attempt, job.fence) == ("ready", 0, taken.fence)
         assert job.ended_at is None
         again = subject.take_one()
         assert (again.id, again.payload, again.fence) == (first.id, {"to": 1}, taken.fence + 1)
@@ -63,7 +63,7 @@ class TestReplay:
         complete(subject)
         assert subject.replay(first.id, fresh=True) == Enqueued(first.id)
         job = subject.existing_job(first.id)
-        assert (job.state, job.generation) == ("queued", 1), "new steps, new run.key"
+        assert (job.state, job.generation) == ("ready", 1), "new steps, new run.key"
 
     def test_a_replay_forgets_the_earlier_result(self, subject: Subject) -> None:
         first = subject.enqueue("email")
@@ -126,7 +126,7 @@ class TestReplay:
         subject.take_one(lease=SECOND)
         subject.clock.advance(SECOND)
         subject.deliveries.rescue()
-        assert subject.existing_job(first.id).state == "queued"
+        assert subject.existing_job(first.id).state == "retrying"
 
     def test_an_expired_job_can_run_again(self, subject: Subject) -> None:
         first = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
@@ -142,7 +142,7 @@ class TestReplay:
         subject.replay(first.id)
         subject.clock.advance(31 * DAY)
         subject.deliveries.prune()
-        assert subject.existing_job(first.id).state == "queued"
+        assert subject.existing_job(first.id).state == "ready"
 
 
 class TestReplayedKeys:
@@ -160,7 +160,7 @@ class TestReplayedKeys:
         bury(subject)
         before = subject.existing_job(first.id)
         newer = subject.enqueue("email", {"to": 2}, unique_key="k")
-        assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True, state="queued")
+        assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True, state="ready")
         subject.take_one()
         assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True, state="running")
         assert subject.existing_job(first.id) == before, "the dead letter stays where it is"
@@ -256,8 +256,8 @@ class TestReplayMany:
         answers = subject.dead.replay()
         assert sorted(answer.id for answer in answers) == sorted(ids)
         assert (answers.inserted, answers.skipped) == (3, 0)
-        assert len(subject.find(status="queued")) == 3
-        assert len(subject.find(status="cancelled")) == 1, "only dead letters, unless told"
+        assert len(subject.find(state="ready")) == 3
+        assert len(subject.find(state="cancelled")) == 1, "only dead letters, unless told"
 
     def test_a_repeat_finds_nothing_more_to_do(self, subject: Subject) -> None:
         subject.enqueue("email")
@@ -298,13 +298,13 @@ class TestReplayMany:
     def test_cancelled_jobs_on_request(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         subject.cancel(first.id)
-        assert [answer.id for answer in subject.dead.replay(status="cancelled")] == [first.id]
+        assert [answer.id for answer in subject.dead.replay(state="cancelled")] == [first.id]
 
     def test_completed_jobs_only_afresh(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         complete(subject)
-        assert len(subject.dead.replay(status="completed")) == 0
-        answers = subject.dead.replay(status="completed", fresh=True)
+        assert len(subject.dead.replay(state="completed")) == 0
+        answers = subject.dead.replay(state="completed", fresh=True)
         assert [answer.id for answer in answers] == [first.id]
 
     def test_a_limit_bounds_it(self, subject: Subject) -> None:
@@ -312,7 +312,7 @@ class TestReplayMany:
             subject.enqueue("email")
         subject.deliveries.bury(subject.take(limit=3), reason="broken")
         assert subject.dead.replay(limit=2).inserted == 2
-        assert len(subject.find(status="dead")) == 1
+        assert len(subject.find(state="dead")) == 1
 
     def test_a_limit_leaves_a_place_to_go_on_from(self, subject: Subject) -> None:
         """Dead letters whose key is held by another job stay, and do not block later ones."""
@@ -338,7 +338,7 @@ class TestReplayMany:
         (gone,) = [answer.id for answer in answers if answer.inserted]
         assert [answer.id for answer in answers] == [gone, gone]
         states = {subject.existing_job(first.id).state, subject.existing_job(second.id).state}
-        assert states == {"dead", "queued"}
+        assert states == {"dead", "ready"}
         assert subject.enqueue("email", unique_key="k").id == gone
 
     def test_an_older_job_takes_the_key_of_a_younger_one_whose_window_is_over(
@@ -403,7 +403,7 @@ class TestReplayMany:
         expired = subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + MINUTE)
         subject.clock.advance(MINUTE)
 
-        answers = subject.dead.replay(status=["queued", "dead"])
+        answers = subject.dead.replay(state=["scheduled", "ready", "retrying", "dead"])
 
         assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
         assert subject.existing_job(expired.id).reason == "expired"

@@ -142,7 +142,7 @@ class TestEndings:
         ENDINGS[ending](subject, job)
 
         follower = successor(subject, first.id)
-        assert (follower.payload, follower.state, follower.attempt) == ({"n": 4}, "queued", 0)
+        assert (follower.payload, follower.state, follower.attempt) == ({"n": 4}, "ready", 0)
         assert subject.enqueue("index", {"n": 4}, unique_key="k").id == follower.id
         assert subject.take_one().id == follower.id
 

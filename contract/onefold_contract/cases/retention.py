@@ -106,7 +106,7 @@ class TestRetention:
         running = subject.take_one()
         subject.clock.advance(1000 * DAY)
         assert subject.deliveries.prune().total == 0
-        assert subject.existing_job(waiting.id).state == "queued"
+        assert subject.existing_job(waiting.id).state == "ready"
         assert subject.existing_job(running.id).state == "running"
 
     @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -211,7 +211,7 @@ class TestTombstones:
         first = self._bury_deep(subject)
         with pytest.raises(Gone):
             subject.replay(first.id, fresh=True)
-        assert len(subject.dead.replay(status="completed", fresh=True)) == 0
+        assert len(subject.dead.replay(state="completed", fresh=True)) == 0
 
     def test_it_holds_nothing_of_the_job_but_its_key(self, subject: Subject) -> None:
         first = self._bury_deep(subject)

@@ -169,7 +169,7 @@ class TestKeysNeverReturn:
         second = subject.enqueue("email", unique_key="k", unique_while="queued")
         assert second.inserted
         RETURNS[way](subject, job)
-        assert subject.existing_job(first.id).state == "queued"
+        assert subject.existing_job(first.id).state in {"ready", "scheduled", "retrying"}
         assert subject.enqueue("email", unique_key="k").id == second.id
 
     @pytest.mark.parametrize("way", RETURNS)

@@ -214,8 +214,8 @@ class TestAllShards:
     def test_every_dead_letter_goes_round_again(self, subject: Subject) -> None:
         jobs = spread(subject, each=2)
         subject.deliveries.bury(subject.take(limit=len(jobs)), reason="broken")
-        first = subject.dead.replay(status="dead", limit=1)
-        rest = subject.dead.replay(status="dead")
+        first = subject.dead.replay(state="dead", limit=1)
+        rest = subject.dead.replay(state="dead")
         assert (first.inserted, rest.inserted) == (1, len(jobs) - 1)
         assert len(subject.take(limit=1000)) == len(jobs)
 

@@ -43,7 +43,7 @@ class TestTakes:
 
     def test_a_job_that_is_scheduled_waits_for_its_time(self, subject: Subject) -> None:
         subject.enqueue("email", delay=HOUR)
-        assert subject.find(status="scheduled").jobs[0].run_at == subject.clock.now + HOUR
+        assert subject.find(state="scheduled").jobs[0].run_at == subject.clock.now + HOUR
         subject.clock.advance(HOUR - MICROSECOND)
         assert subject.take() == []
         subject.clock.advance(MICROSECOND)

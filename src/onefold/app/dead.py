@@ -23,7 +23,7 @@ BATCH: Final = 500
 
 
 class DeadJobs:
-    """Jobs that have failed for good, or those of another `status`."""
+    """Jobs that have failed for good, or those of another `state`."""
 
     def __init__(self, context: Context) -> None:
         """The dead jobs of one tenant."""
@@ -161,7 +161,7 @@ class DeadJobs:
 
 
 def _dead(filters: FindOptions) -> jobs.JobFilter:
-    filters.setdefault("status", "dead")
+    filters.setdefault("state", "dead")
     return job_filter(filters)
 
 

@@ -37,7 +37,7 @@ FOREVER: Final = timedelta(days=365 * 100)
 class FindOptions(TypedDict, total=False):
     """Filters; several together must all match."""
 
-    status: str | Sequence[str] | None
+    state: str | Sequence[str] | None
     queue: str | None
     kind: str | None
     unique_key: str | None
@@ -258,7 +258,7 @@ class JobResults:
                 )
             pause = next(pauses, None)
             if pause is None:
-                raise ResultTimeout(job.id, state=job.status, timeout=patience)
+                raise ResultTimeout(job.id, state=job.state, timeout=patience)
             yield Pause(pause)
 
 
@@ -314,12 +314,12 @@ def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqu
 def job_filter(filters: FindOptions) -> jobs.JobFilter:
     """Check a filter. An empty list of states is an error: it would match every job."""
     checks.options(filters, FindOptions.__optional_keys__)
-    status = filters.get("status")
-    if status is not None and not isinstance(status, str):
-        words = checks.listed(status, "status", "words")
+    state = filters.get("state")
+    if state is not None and not isinstance(state, str):
+        words = checks.listed(state, "state", "words")
         if not words or not all(isinstance(word, str) for word in words):
-            raise InvalidInput("status", f"must be a word or a list of words, got {words!r}")
-        filters["status"] = words
+            raise InvalidInput("state", f"must be a word or a list of words, got {words!r}")
+        filters["state"] = words
     return jobs.job_filter(**filters)
 
 

@@ -171,7 +171,7 @@ class Schedules:
         schedule: Schedule
         schedule, now = yield Transact(lambda sql: schedules.get(sql, tenant, wanted), write=False)
         # Made before the first try, so that every try stores the same id.
-        item = job_of(schedule, now, run_at=now)
+        item = job_of(schedule, now, now=now, run_at=now)
         answers: list[Enqueued]
         with self._context.hooks.enqueueing((item,)) as under_way:
             items = under_way.items

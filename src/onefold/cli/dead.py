@@ -92,7 +92,7 @@ def replay(
         _refuse_filters(filters, everything=everything)
         answer = desk.calls.replay(job_id, fresh=fresh)
         job = desk.calls.get(answer.id)
-        state = None if job is None else job.status
+        state = None if job is None else job.state
         return desk.answer(
             {"id": answer.id, "duplicate": answer.duplicate, "state": state},
             f"Not replayed: the job {answer.id} already exists ({state})."
@@ -133,7 +133,7 @@ def drop(
 
 
 def _dead(filters: FindOptions) -> FindOptions:
-    return {**filters, "status": "dead"}
+    return {**filters, "state": "dead"}
 
 
 def _found(desk: CliContext, job_id: str) -> Job:

@@ -114,7 +114,7 @@ def list_jobs(
     after: AfterOption = None,
 ) -> None:
     """List jobs, newest first. `onefold jobs` does the same."""
-    wanted: FindOptions = {**filters, "status": state, "unique_key": unique_key}
+    wanted: FindOptions = {**filters, "state": state, "unique_key": unique_key}
     page = desk.calls.find(limit=limit, after=after, newest_first=True, **wanted)
     show_page(desk, page, COLUMNS, _row, none="No jobs found.")
 
@@ -155,7 +155,7 @@ def _row(job: Job) -> tuple[object, ...]:
         job.id,
         job.kind,
         job.queue,
-        job.status,
+        job.state,
         job.attempt,
         when(job.created_at),
         when(job.run_at),

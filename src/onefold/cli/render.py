@@ -25,7 +25,7 @@ def job_value(job: Job) -> dict[str, Any]:
         "tenant": job.tenant,
         "kind": job.kind,
         "queue": job.queue,
-        "state": job.status,
+        "state": job.state,
         "priority": job.priority,
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,

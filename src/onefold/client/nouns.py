@@ -294,8 +294,8 @@ class ClientDead(Calls[Mode]):
 def _dead_jobs(filters: FindOptions, *parts: str) -> tuple[str, dict[str, Any]]:
     """The path of the dead jobs of a queue, and the other filters."""
     query = find_query(filters)
-    if query.pop("status", "dead") != "dead":
-        raise InvalidInput("status", "must be dead: over HTTP, only dead jobs have calls by filter")
+    if query.pop("state", "dead") != "dead":
+        raise InvalidInput("state", "must be dead: over HTTP, only dead jobs have calls by filter")
     return path("queues", query.pop("queue", ""), *parts), query
 
 

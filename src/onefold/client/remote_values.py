@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence  # noqa: TC003 - read by msgspec
 from datetime import datetime, timedelta  # noqa: TC003 - read by msgspec
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
 from onefold.client.requests import WireStruct
 from onefold.jobs.cron_decorator import DeclaredOptions
-from onefold.model.job import Enqueued, Json, StateWord, Status, UniqueWhile
+from onefold.model.job import Enqueued, JobState, Json, UniqueWhile
 from onefold.model.lifecycle import Retention  # noqa: TC001 - read by msgspec
 from onefold.model.queue import QueueCounts  # noqa: TC001 - read by msgspec
 from onefold.model.retry import Backoff  # noqa: TC001 - read by msgspec
 from onefold.model.schedule import CatchUp  # noqa: TC001 - read by msgspec
 
-AWAITING: Final = "awaiting"
-QUEUED: Final = frozenset({"queued", "scheduled", "ready", "retrying"})
 Mode = Literal["standard", "ack"]
 
 
@@ -26,7 +24,7 @@ class EnqueuedReply(WireStruct, frozen=True, kw_only=True):
 
     id: str
     duplicate: bool = False
-    state: str | None = "queued"
+    state: JobState | None = "ready"
     mismatch: bool = False
     replaced: bool = False
 
@@ -35,7 +33,7 @@ class EnqueuedReply(WireStruct, frozen=True, kw_only=True):
         return Enqueued(
             self.id,
             duplicate=self.duplicate if duplicate is None else duplicate,
-            state=None if self.state is None else state_of(self.state),
+            state=self.state,
             mismatch=self.mismatch,
             replaced=self.replaced,
         )
@@ -86,7 +84,7 @@ class RemoteJob(WireStruct, frozen=True, kw_only=True):
     id: str
     queue: str
     kind: str = ""
-    state: Status = "ready"
+    state: JobState = "ready"
     attempts: int = 0
     max_attempts: int = 0
     defers: int = msgspec.field(default=0, name="deferCount")
@@ -116,7 +114,7 @@ class RemoteJob(WireStruct, frozen=True, kw_only=True):
     @property
     def is_awaiting(self) -> bool:
         """True if it was pushed and waits for the ack of its worker."""
-        return self.state == AWAITING
+        return self.state == "awaiting"
 
     @property
     def attempt(self) -> int:
@@ -148,13 +146,6 @@ class RemotePage(WireStruct, frozen=True, kw_only=True):
 
     def __len__(self) -> int:
         return len(self.jobs)
-
-
-def state_of(word: str) -> StateWord:
-    """The stored state of a job whose state on the wire may be more precise."""
-    if word == AWAITING:
-        return "running"
-    return "queued" if word in QUEUED else cast("StateWord", word)
 
 
 class QueueOptions(TypedDict, total=False):

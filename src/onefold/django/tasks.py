@@ -88,8 +88,11 @@ OPTIONS: Final = frozenset({"backoff", "max_attempts", "retention", "tags", "tim
 """Options of all tasks that OPTIONS may have; see `@onefold.job`."""
 
 STATUSES: Final = {
-    "queued": _Status.READY,
+    "scheduled": _Status.READY,
+    "ready": _Status.READY,
+    "retrying": _Status.READY,
     "running": _Status.RUNNING,
+    "awaiting": _Status.RUNNING,
     "completed": _Status.SUCCESSFUL,
     "dead": _Status.FAILED,
     "cancelled": _Status.FAILED,

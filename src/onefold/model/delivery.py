@@ -14,7 +14,7 @@ from onefold.model import checks
 from onefold.model.claim import encode_result
 from onefold.model.failure import described, printable, shown
 from onefold.model.ids import parse_id
-from onefold.model.job import Job, Json, StateWord
+from onefold.model.job import Job, JobState, Json
 from onefold.model.json_text import encode_payload
 from onefold.model.timestamps import span
 
@@ -43,10 +43,15 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     fence: int
     status: EndingStatus
     """`accepted`: written now. `already`: this delivery said so before. `lost`: nothing written."""
-    state: StateWord | None
+    state: JobState | None
     """Of the job now; None where it is gone."""
     retry_in: timedelta | None = None
     """How long the job waits until its next run, if this call has queued it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the job is completed, dead, cancelled or deleted."""
+        return self.state in {None, "completed", "dead", "cancelled"}
 
     def check(self) -> None:
         """Raise `LeaseLost` if the delivery was lost."""

@@ -28,9 +28,8 @@ else:
 UniqueWhile: TypeAlias = Literal["queued", "active", "exists"]
 OnDuplicate: TypeAlias = Literal["keep", "raise", "replace", "rerun"]
 OnMismatch: TypeAlias = Literal["flag", "raise"]
-StateWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
-Status: TypeAlias = Literal[
-    "scheduled", "ready", "retrying", "running", "awaiting", "completed", "dead", "cancelled"
+JobState: TypeAlias = Literal[
+    "scheduled", "ready", "running", "retrying", "awaiting", "completed", "dead", "cancelled"
 ]
 Json: TypeAlias = Any
 DEFAULT_QUEUE: Final = "default"
@@ -169,7 +168,7 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
     id: str
     duplicate: bool = False
     """True where another job already stood for it."""
-    state: StateWord | None = "queued"
+    state: JobState | None = "ready"
     """Of that job, as seen; None where only a publish key remembers it."""
     mismatch: bool = False
     """True if the key was used with another request."""
@@ -261,7 +260,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
     defers: int
     """How often it was deferred since it was enqueued or replayed."""
     read_at_micros: int
-    """The database's clock when this was read: what `status` is derived from."""
+    """The database's clock when this was read: what `state` is derived from."""
     awaiting: int | None = None
     """The fence of the last delivery that was pushed in ack mode. Jobs that are taken do not have
     this field and the next ones.
@@ -293,23 +292,15 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
         )
 
     @property
-    def state(self) -> StateWord:
-        """What is stored."""
-        return STATE_WORDS[self.state_number]
-
-    @property
-    def status(self) -> Status:
-        """What users mean: a queued job is scheduled, retrying or ready, a running one may await.
-
-        *Awaiting* is a job that was pushed in ack mode and has no ack yet.
-        """
-        if self.is_awaiting:
-            return "awaiting"
-        if self.state_number != State.QUEUED:
-            return STATE_WORDS[self.state_number]  # type: ignore[return-value] # narrowed by value
-        if self.attempt:
-            return "retrying"
-        return "scheduled" if self.run_at_micros > self.read_at_micros else "ready"
+    def state(self) -> JobState:
+        """Where the job was when it was read."""
+        return state_of(
+            self.state_number,
+            attempt=self.attempt,
+            run_at=self.run_at_micros,
+            now=self.read_at_micros,
+            awaits=self.is_awaiting,
+        )
 
     @property
     def is_awaiting(self) -> bool:
@@ -398,7 +389,26 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
         return _moment(self.expires_at_micros)
 
 
-STATE_WORDS: tuple[StateWord, ...] = ("queued", "running", "completed", "dead", "cancelled")
+_STATES: Final[Mapping[int, JobState]] = {
+    State.RUNNING: "running",
+    State.COMPLETED: "completed",
+    State.DEAD: "dead",
+    State.CANCELLED: "cancelled",
+}
+
+
+def state_of(
+    stored: int, *, attempt: int, run_at: int, now: int, awaits: bool | None = False
+) -> JobState:
+    """The state of a job, from its stored columns.
+
+    `awaits`: its delivery was pushed in ack mode and has no ack yet.
+    """
+    if stored == State.QUEUED:
+        if attempt:
+            return "retrying"
+        return "scheduled" if run_at > now else "ready"
+    return "awaiting" if awaits and stored == State.RUNNING else _STATES[stored]
 
 
 def _moment(micros: int | None) -> datetime | None:
@@ -507,13 +517,14 @@ def history(job: Job, noted: Iterable[Attempt]) -> list[Attempt]:
     """
     attempts = {attempt.fence: attempt for attempt in noted}
     known = attempts.get(job.fence)
-    if job.state == "completed" or (job.state == "running" and known is None):
+    is_running = job.state_number == State.RUNNING
+    if job.state_number == State.COMPLETED or (is_running and known is None):
         attempts[job.fence] = Attempt(
             job.attempt,
             job.fence,
             job.worker if known is None else known.worker,
             job.taken_at,
             job.ended_at,
-            job.state,
+            "running" if is_running else "completed",
         )
     return sorted(attempts.values(), key=lambda attempt: attempt.fence)

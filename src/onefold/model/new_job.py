@@ -16,7 +16,7 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
-from onefold.model.job import DAY, NewJob
+from onefold.model.job import DAY, JobState, NewJob
 from onefold.model.job_options import encode_options
 from onefold.model.json_text import encode_payload, sorted_payload
 from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Now: TypeAlias = int | Callable[[], int]
-"""The time in microseconds, or a function that returns it: only a bucket needs it."""
+"""The time in microseconds, or a function that returns it: only a bucket or a `run_at` needs it."""
 
 PAYLOAD_BYTES: Final = 1024 * 1024
 ATTEMPTS: Final = range(1, 101)
@@ -91,12 +91,14 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     request: NewJobRow
     publish: Publish | None = None
     request_id: str | None = None
+    state: JobState = "ready"
+    """Of the job, if it is inserted."""
 
 
 def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> list[Prepared]:
     """Check and encode a batch; an error names the item.
 
-    `now` decides only the buckets of derived keys.
+    `now` decides the buckets of derived keys, and whether a job is scheduled or ready.
     """
     prepared: list[Prepared] = []
     ids = fresh_ids()
@@ -144,9 +146,14 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
         encode_options(job, exists=keys.states == SCOPES["exists"]) if _has_options(job) else None,
         None if job.group_key is None else checks.key(job.group_key, "group_key"),
     )
-    if job.request_id is None:
-        return Prepared(request, keys.publish)
-    return Prepared(request, keys.publish, checks.text(job.request_id, "request_id"))
+    request_id = None if job.request_id is None else checks.text(job.request_id, "request_id")
+    # By the caller's clock: an insert returns no times.
+    waits = request.delay > 0 or (request.run_at is not None and request.run_at > _read(now))
+    return Prepared(request, keys.publish, request_id, "scheduled" if waits else "ready")
+
+
+def _read(now: Now) -> int:
+    return now() if callable(now) else now
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -249,7 +256,7 @@ def _unique_key(job: NewJob, hashed: str, now: Now) -> str | None:
         if rule.rule is None:
             moment = None
             if rule.bucket is not None:
-                moment = from_micros(now() if callable(now) else now)
+                moment = from_micros(_read(now))
             return checks.key(rule.key_of_text(job.kind, hashed, now=moment), "unique")
         rule = rule.rule
     if not callable(rule):

@@ -312,7 +312,7 @@ def tick_name(tick: int) -> str:
     return from_micros(tick).isoformat().replace("+00:00", "Z")
 
 
-def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepared:
+def job_of(schedule: Schedule, tick: int, *, now: int, run_at: int | None = None) -> Prepared:
     """The job of a tick: what the schedule says, the tick itself, and whose it is.
 
     It is due at the tick, so jobs for missed ticks run first, in their order.
@@ -322,6 +322,7 @@ def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepa
     options = read_options(template.options)
     metadata = {**(options.metadata or {}), "schedule": schedule.name}
     said = msgspec.structs.replace(options, tick=tick, metadata=metadata)
+    run_at = tick + template.delay if run_at is None else run_at
     request = NewJobRow(
         id=_new_id(schedule.tenant, template),
         shard=0,
@@ -329,7 +330,7 @@ def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepa
         queue=schedule.queue,
         kind=schedule.kind,
         priority=template.priority,
-        run_at=tick + template.delay if run_at is None else run_at,
+        run_at=run_at,
         delay=0,
         max_attempts=template.max_attempts,
         payload=schedule.payload_text,
@@ -342,7 +343,7 @@ def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepa
         options=msgspec.json.encode(said).decode(),
         group_key=template.group_key,
     )
-    return Prepared(request)
+    return Prepared(request, state="scheduled" if run_at > now else "ready")
 
 
 def _new_id(tenant: str, template: Template) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model.claim import TAKEOVERS, Holding, Takeover, decode_result
-from onefold.model.job import STATE_WORDS, Duplicates, StateWord, UniqueWhile
+from onefold.model.job import Duplicates, JobState, UniqueWhile
 from onefold.model.lifecycle import State
 from onefold.model.new_job import SCOPES
 from onefold.model.timestamps import Moment, from_micros
@@ -124,7 +124,7 @@ def after(text: object) -> tuple[str, str, str]:
 JOB: Final = "job"
 PUBLISH: Final = "publish"
 
-HolderState: TypeAlias = Literal["held", "settled", "unknown", "abandoned"] | StateWord
+HolderState: TypeAlias = Literal["held", "settled", "unknown", "abandoned"] | JobState
 """Of a job, its own; of a claim, what is known of its attempt."""
 
 _WHILE: Final[dict[int, UniqueWhile]] = {
@@ -142,7 +142,7 @@ class HeldJob(msgspec.Struct, frozen=True, rename="camel"):
     kind: str | None = None
     """None if the job was removed, and only its key is stored."""
     queue: str | None = None
-    state: StateWord | None = None
+    state: JobState | None = None
 
 
 class HolderRow(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ class HolderRow(msgspec.Struct, frozen=True):
         """True for a job that holds its unique key."""
         return self.surface == JOB
 
-    def holds(self, job: StateWord | None) -> bool:
+    def holds(self, job: JobState | None) -> bool:
         """False of what counts as absent, though it is still there; `job` is its job's state."""
         expired = self.expires_at is not None and self.expires_at <= self.now
         if self.is_job:
@@ -181,7 +181,7 @@ class HolderRow(msgspec.Struct, frozen=True):
             return self._by_state or (self.until is not None and self.until > self.now)
         if self.surface == PUBLISH:
             # Never before its job has ended.
-            return not expired or job in {"queued", "running"}
+            return not expired or job not in {None, "completed", "dead", "cancelled"}
         if self.state == Holding.FREE:
             return False
         return not (expired and self.state == Holding.SETTLED)
@@ -197,11 +197,10 @@ class HolderRow(msgspec.Struct, frozen=True):
             return None if self._by_state else self.until
         return self.expires_at if self.state == Holding.SETTLED else self.until
 
-    @property
-    def word(self) -> HolderState:
-        """Its state, in a word."""
-        if self.is_job:
-            return STATE_WORDS[self.state]
+    def word(self, job: HeldJob | None) -> HolderState:
+        """Its state, in a word; that of a job which holds its key is the job's own."""
+        if self.is_job and job is not None and job.state is not None:
+            return job.state
         if self.state == Holding.SETTLED:
             return "settled"
         if self.until is not None and self.until > self.now:
@@ -288,7 +287,7 @@ def holder(
         surface=row.surface,
         scope=row.scope,
         key=key,
-        state=row.word,
+        state=row.word(job),
         since=from_micros(row.created_at),
         until=None if until is None else from_micros(until),
         unique_while=_WHILE.get(row.rule) if row.is_job else None,

@@ -14,7 +14,6 @@ from onefold.errors import JobNotFound, LeaseLost, WrongState
 from onefold.model.checks import parted
 from onefold.model.delivery import Delivery, Ended
 from onefold.model.ids import shard_of
-from onefold.model.job import STATE_WORDS
 from onefold.model.lifecycle import Event, State
 from onefold.operations import queues
 from onefold.operations.deliveries import Finish, finish
@@ -67,7 +66,7 @@ def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
             ],
         )
         for job_id, fence in rows:
-            ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "running")
+            ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "awaiting")
     deliveries = [parking.delivery for parking in parkings]
     return (yield from judge(sql, deliveries, ended, dict.fromkeys(deliveries, ENDED)))
 
@@ -90,7 +89,7 @@ def acknowledge(
     said = Finish(Delivery(job_id, locked.fence), result)
     (ended,) = yield from finish(sql, [said])
     if ended.status == "lost":
-        raise WrongState(job_id, state=STATE_WORDS[locked.state], wanted=RUNNING)
+        raise WrongState(job_id, state=locked.word, wanted=RUNNING)
     if ended.status == "accepted":
         yield from open_gate(sql, locked.queue, taken_at=locked.taken_at)
     return ended
@@ -119,7 +118,7 @@ def say(
     yield from apply(sql, locked.shard, [_with_reason(decided, word.reason)])
     if word.hold_queue:
         yield from hold(sql, locked.queue, after=word.after, why="deferred")
-    return Ended(job_id, locked.fence, "accepted", STATE_WORDS[decided.step.state])
+    return Ended(job_id, locked.fence, "accepted", decided.word)
 
 
 def _with_reason(decided: Move, reason: str | None) -> Move:
@@ -132,13 +131,12 @@ def _with_reason(decided: Move, reason: str | None) -> Move:
 
 def _said_before(sql: Sql, locked: Locked, event: Event) -> Operation[Ended]:
     """Answer a repeated report, after a lost response, from the history of its delivery."""
-    state = State(locked.state)
-    if state in ENDS[event]:
+    if State(locked.state) in ENDS[event]:
         rows = yield sql("find_attempts", shard=locked.shard, id=locked.id)
         noted = {fence: outcome for _, fence, _, _, _, outcome, *_ in rows}
         if noted.get(locked.fence) in SAME_WORD[event]:
-            return Ended(locked.id, locked.fence, "already", STATE_WORDS[state])
-    raise WrongState(locked.id, state=STATE_WORDS[state], wanted=RUNNING)
+            return Ended(locked.id, locked.fence, "already", locked.word)
+    raise WrongState(locked.id, state=locked.word, wanted=RUNNING)
 
 
 def heartbeat(
@@ -154,7 +152,7 @@ def heartbeat(
     if locked.state != State.RUNNING:
         if fence is not None:
             raise LeaseLost(f"job {job_id}", fence=fence)
-        raise WrongState(job_id, state=STATE_WORDS[locked.state], wanted=RUNNING)
+        raise WrongState(job_id, state=locked.word, wanted=RUNNING)
     if lease is None:
         lease = yield from _own_lease(sql, locked)
     yield sql(
@@ -163,7 +161,7 @@ def heartbeat(
         [(locked.shard, job_id, locked.fence)],
         lease=lease,
     )
-    return Ended(job_id, locked.fence, "accepted", "running")
+    return Ended(job_id, locked.fence, "accepted", locked.word)
 
 
 def _own_lease(sql: Sql, locked: Locked) -> Operation[int]:
@@ -182,7 +180,7 @@ def _delivered(sql: Sql, tenant: str, job_id: str, fence: int | None) -> Operati
         raise JobNotFound(job_id)
     locked = Locked.from_row(rows[0])
     if not locked.fence:
-        state = STATE_WORDS[locked.state]
+        state = locked.word
         raise WrongState(job_id, state=state, wanted="a job that has been delivered")
     if fence is not None and fence != locked.fence:
         raise LeaseLost(f"job {job_id}", fence=fence)

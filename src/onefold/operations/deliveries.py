@@ -216,7 +216,7 @@ def heartbeat(
             leases[Delivery(job_id, fence)] = from_micros(until)
         if sql.skips_locked and (silent := [(shard, d.id) for d in group if d not in leases]):
             rows = yield sql("delivery_states", ("shard", "id"), silent)
-            for job_id, state, fence, until in rows:
+            for job_id, state, fence, until, *_ in rows:
                 if state == State.RUNNING:
                     leases[Delivery(job_id, fence)] = from_micros(until)
     return [Heartbeat(d.id, d.fence, leases.get(d)) for d in deliveries]
@@ -235,4 +235,4 @@ def is_completed(sql: Sql, delivery: Delivery) -> Operation[bool]:
     """Whether this delivery has completed its job."""
     place = (shard_of(delivery.id, sql.shards), delivery.id)
     rows = yield sql("delivery_states", ("shard", "id"), [place])
-    return [(state, fence) for _, state, fence, _ in rows] == [(State.COMPLETED, delivery.fence)]
+    return [(state, fence) for _, state, fence, *_ in rows] == [(State.COMPLETED, delivery.fence)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.delivery import Delivery, Ended, with_exchange
-from onefold.model.job import STATE_WORDS, outcome_of
+from onefold.model.job import JobState, outcome_of, state_of
 from onefold.model.job_options import Options, backoff_of, read_options
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Transition, allows, next_step
 from onefold.model.timestamps import MICROSECOND
@@ -71,7 +71,7 @@ def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
                     locked.id,
                     locked.fence,
                     "accepted",
-                    STATE_WORDS[decided.step.state],
+                    decided.word,
                     decided.wait,
                 )
         yield from apply(sql, shard, moves)
@@ -104,6 +104,8 @@ class Locked(msgspec.Struct, frozen=True):
     """True: bury it if the ack does not arrive in time."""
     pushed: str | None = None
     """The endpoint's response to this delivery, as JSON, while it waits for its ack."""
+    run_at: int = 0
+    """Of a job that was locked by its id."""
 
     @classmethod
     def from_row(cls, row: Row) -> Locked:
@@ -119,6 +121,17 @@ class Locked(msgspec.Struct, frozen=True):
     def is_awaiting(self) -> bool:
         """True: the delivery was pushed and waits for its ack."""
         return self.state == State.RUNNING and self.awaiting == self.fence
+
+    @property
+    def word(self) -> JobState:
+        """Its state, for users."""
+        return state_of(
+            self.state,
+            attempt=self.attempt,
+            run_at=self.run_at,
+            now=self.now,
+            awaits=self.is_awaiting,
+        )
 
     @property
     def standing(self) -> Standing:
@@ -153,6 +166,14 @@ class Move(msgspec.Struct, frozen=True):
     """The fence of a delivery whose ack is late: a later ack still counts."""
     deferred: bool = False
     """True: it counts as a defer of the job."""
+
+    @property
+    def word(self) -> JobState:
+        """The state after it, for users."""
+        step = self.step
+        return state_of(
+            step.state, attempt=step.attempt, run_at=step.run_at or self.now, now=self.now
+        )
 
     @property
     def wait(self) -> timedelta | None:
@@ -258,17 +279,18 @@ def judge(
     A report that is repeated after a lost response finds its own fence on the row.
     """
     silent = [d for d in deliveries if d not in ended]
-    states: dict[str, tuple[int, int]] = {}
+    states: dict[str, tuple[int, int, JobState]] = {}
     for _, wanted in ids_by_shard(sql, [delivery.id for delivery in silent]):
         rows = yield sql("delivery_states", ("shard", "id"), wanted)
-        states.update({job_id: (state, fence) for job_id, state, fence, _ in rows})
+        for job_id, state, fence, _, attempt, run_at, awaits, now in rows:
+            word = state_of(state, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
+            states[job_id] = (state, fence, word)
 
     def judged(delivery: Delivery) -> Ended:
         if accepted := ended.get(delivery):
             return accepted
-        state, fence = states.get(delivery.id, (None, None))
+        state, fence, word = states.get(delivery.id, (None, None, None))
         same = fence == delivery.fence and state in already[delivery]
-        word = None if state is None else STATE_WORDS[state]
         return Ended(delivery.id, delivery.fence, "already" if same else "lost", word)
 
     return [judged(delivery) for delivery in deliveries]

@@ -13,7 +13,7 @@ import msgspec
 
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
 from onefold.model.ids import shard_of
-from onefold.model.job import STATE_WORDS, Enqueued, OnDuplicate, OnMismatch
+from onefold.model.job import Enqueued, JobState, OnDuplicate, OnMismatch
 from onefold.model.lifecycle import State
 from onefold.model.new_job import INSERT_COLUMNS, NewJobRow, Prepared, placed
 from onefold.model.timestamps import span
@@ -94,7 +94,7 @@ def enqueue(
     published: dict[int, PublishKeyState] = {}
     tried = len(items) == 1 and items[0].publish is None
     if tried and (yield _insert_one(sql, items[0].request)):  # most calls end here
-        return [Enqueued(items[0].request.id)]
+        return [Enqueued(items[0].request.id, state=items[0].state)]
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
         answers = yield from _answer(
@@ -137,7 +137,9 @@ def enqueue_singly(
     if rest:
         answers = yield from enqueue(sql, rest, policy, singly=True)
         found = {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
-    return [found.get(item.request.id) or Enqueued(item.request.id) for item in items]
+    return [
+        found.get(item.request.id) or Enqueued(item.request.id, state=item.state) for item in items
+    ]
 
 
 def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]]:
@@ -170,6 +172,8 @@ class _Batch:
         self.leaders: list[int] = []
         """For each item, the item whose request is stored."""
         self._requests: dict[int, NewJobRow] = {}
+        self._states: dict[int, JobState] = {}
+        """The state of each of these requests, if it is inserted."""
         self.newest: dict[str, NewJobRow] = {}
         """The last request for a stored one, by the id of the stored one."""
         self._fold()
@@ -187,10 +191,11 @@ class _Batch:
             leader = index if unique is None else seen.setdefault(unique, index)
             self.leaders[index] = leader
             if leader == index:
-                self._requests[index] = item.request
+                self._requests[index], self._states[index] = item.request, item.state
             elif self.takes_newest:
                 self._requests[leader] = _with_content(self._requests[leader], item.request)
                 self.newest[self._requests[leader].id] = item.request
+                self._states[leader] = item.state
 
     @property
     def requests(self) -> list[NewJobRow]:
@@ -202,8 +207,8 @@ class _Batch:
         self, stands: dict[str, Stand], replaced: frozenset[str] = frozenset()
     ) -> list[Enqueued]:
         """The result of each item; raises if the policy demands it."""
-        if len(stands) == len(self.items) and all(s.new and not s.state for s in stands.values()):
-            return [Enqueued(item.request.id) for item in self.items]
+        if len(stands) == len(self.items) and all(s.state is None for s in stands.values()):
+            return [Enqueued(item.request.id, state=item.state) for item in self.items]
         return [self._answer(index, stands, replaced) for index in range(len(self.items))]
 
     def _answer(self, index: int, stands: dict[str, Stand], replaced: frozenset[str]) -> Enqueued:
@@ -216,19 +221,19 @@ class _Batch:
             return self._same_publish(index, known, stand)
         follows = self.leaders[index] != index
         if stand.new and not follows:
-            return Enqueued(stand.id, state=STATE_WORDS[stand.state])
+            return Enqueued(stand.id, state=self._state(index, stand))
 
         self._refuse_duplicate(index, stand)
         changed = request.id in replaced or (stand.new and self.takes_newest)
         # A rerun is accepted, too, if it waits behind a running holder.
-        waits = self.policy.on_duplicate == "rerun" and stand.state == State.RUNNING
+        waits = self.policy.on_duplicate == "rerun" and stand.stored == State.RUNNING
         accepted = changed or waits
         mine = self.items[index].request.fingerprint
         theirs = request.fingerprint if stand.new else stand.fingerprint
         return Enqueued(
             stand.id,
             duplicate=True,
-            state=STATE_WORDS[stand.state],
+            state=self._state(index, stand),
             mismatch=self._mismatch(index, mine != theirs and not accepted, stand.id),
             replaced=changed,
         )
@@ -243,7 +248,7 @@ class _Batch:
         return Enqueued(
             known.job_id,
             duplicate=known.job_id != self.items[index].request.id,
-            state=None if known.state is None else STATE_WORDS[known.state],
+            state=known.state,
             mismatch=self._mismatch(index, known.mismatch, known.job_id),
         )
 
@@ -252,16 +257,19 @@ class _Batch:
         return Enqueued(
             stand.id,
             duplicate=True,
-            state=STATE_WORDS[stand.state],
+            state=self._state(index, stand),
             mismatch=self._mismatch(index, known.mismatch, stand.id),
         )
+
+    def _state(self, index: int, stand: Stand) -> JobState:
+        return stand.state or self._states[self.leaders[index]]
 
     def _refuse_duplicate(self, index: int, stand: Stand) -> None:
         if self.policy.on_duplicate == "raise":
             raise AlreadyEnqueued(
                 key=self.items[index].request.unique_key or "",
                 holder_id=stand.id,
-                state=STATE_WORDS[stand.state],
+                state=self._state(index, stand),
                 item=self._named(index),
             )
 

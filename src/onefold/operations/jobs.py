@@ -9,7 +9,7 @@ import msgspec
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
 from onefold.model import checks
 from onefold.model.ids import parse_id, shard_of
-from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, JobPage, Suppressed
+from onefold.model.job import Duplicates, Enqueued, Job, JobPage, Suppressed
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.timestamps import from_micros, to_micros
 from onefold.operations.attempts import Past
@@ -57,19 +57,23 @@ class JobFilter(msgspec.Struct, frozen=True):
 
 
 # The stored columns behind each state.
-_STATUS: Final[dict[str, JobFilter]] = {
-    "queued": JobFilter((0,)),
+_STATES: Final[dict[str, JobFilter]] = {
     "scheduled": JobFilter((0,), retrying=False, due=False),
     "ready": JobFilter((0,), retrying=False, due=True),
     "retrying": JobFilter((0,), retrying=True),
+    "running": JobFilter((1,)),
     "awaiting": JobFilter((1,), awaiting=True),
-    **{word: JobFilter((state,)) for state, word in enumerate(STATE_WORDS) if state},
+    "completed": JobFilter((2,)),
+    "dead": JobFilter((3,)),
+    "cancelled": JobFilter((4,)),
 }
+_QUEUED: Final = ("scheduled", "ready", "retrying")
+_DERIVED: Final = (*_QUEUED, "awaiting")
 
 
 def job_filter(
     *,
-    status: str | Sequence[str] | None = None,
+    state: str | Sequence[str] | None = None,
     queue: str | None = None,
     kind: str | None = None,
     unique_key: str | None = None,
@@ -81,19 +85,13 @@ def job_filter(
     ended_before: datetime | None = None,
     tag: str | None = None,
 ) -> JobFilter:
-    """Check a filter. Several states together must be stored states."""
-    words = () if status is None else (status,) if isinstance(status, str) else tuple(status)
+    """Check a filter. Scheduled, ready and retrying can be combined with others only together."""
+    words = () if state is None else (state,) if isinstance(state, str) else tuple(state)
     for word in words:
-        if word not in _STATUS:
-            raise InvalidInput("status", f"must be one of {', '.join(_STATUS)}, got {word!r}")
-    derived = [word for word in words if word not in STATE_WORDS]
-    if len(words) > 1 and derived:
-        raise InvalidInput("status", f"{derived[0]!r} cannot be combined with other words")
-    meant = _STATUS[words[0]] if words else JobFilter()
-    if len(words) > 1:
-        meant = JobFilter(tuple(STATE_WORDS.index(word) for word in words))
+        if word not in _STATES:
+            raise InvalidInput("state", f"must be one of {', '.join(_STATES)}, got {word!r}")
     return msgspec.structs.replace(
-        meant,
+        _states_filter(words),
         queue=None if queue is None else checks.queue(queue, "queue"),
         kind=None if kind is None else checks.name(kind, "kind"),
         unique_key=None if unique_key is None else checks.key(unique_key, "unique_key"),
@@ -105,6 +103,24 @@ def job_filter(
         ended_before=_moment(ended_before, "ended_before"),
         tag=None if tag is None else checks.key(tag, "tag"),
     )
+
+
+def _states_filter(words: Sequence[str]) -> JobFilter:
+    if not words:
+        return JobFilter()
+    if len(words) == 1:
+        return _STATES[words[0]]
+    # Together they are what is stored as queued.
+    together = set(words).issuperset(_QUEUED)
+    for word in words:
+        if word in _DERIVED and not (together and word in _QUEUED):
+            raise InvalidInput(
+                "state",
+                f"{word!r} cannot be combined with other states; only scheduled, ready and retrying"
+                " together can",
+            )
+    stored = {number for word in words for number in _STATES[word].states or ()}
+    return JobFilter(tuple(sorted(stored)))
 
 
 def _moment(moment: datetime | None, field: str) -> int | None:
@@ -195,7 +211,7 @@ def replay(
     answers = yield from _replay(sql, present, event)
     for job in present:
         if job.id not in answers and not State(job.state).is_final:
-            answers[job.id] = Enqueued(job.id, duplicate=True, state=STATE_WORDS[job.state])
+            answers[job.id] = Enqueued(job.id, duplicate=True, state=job.word)
     if strict and (gone := [job_id for job_id in ids if job_id not in answers]):
         # Pruned or deleted between the look-up and the lock.
         raise JobNotFound(gone[0])
@@ -211,7 +227,7 @@ def _check_replayable(ids: Sequence[str], found: dict[str, Replayable], event: E
         if State(job.state).is_final and not allows(State(job.state), event):
             raise WrongState(
                 job_id,
-                state=STATE_WORDS[job.state],
+                state=job.word,
                 wanted="a dead or cancelled job, or fresh=True to run a completed one again",
             )
 
@@ -229,7 +245,7 @@ def _replay(sql: Sql, jobs: Sequence[Replayable], event: Event) -> Operation[dic
             moving += before
             reserved.add(holder_id)
         else:
-            held = Enqueued(holder_id, duplicate=True, state=STATE_WORDS[stand.state])
+            held = Enqueued(holder_id, duplicate=True, state=stand.state)
             answers.update(dict.fromkeys(before, held))
         moving += holder
         holders.update(dict.fromkeys(after, holder_id))
@@ -273,9 +289,7 @@ def _move_back(
                 moves.append(_replayed(locked, event, reserved=locked.id in reserved))
                 answers[locked.id] = Enqueued(locked.id)
             else:
-                answers[locked.id] = Enqueued(
-                    locked.id, duplicate=True, state=STATE_WORDS[locked.state]
-                )
+                answers[locked.id] = Enqueued(locked.id, duplicate=True, state=locked.word)
         yield from apply(sql, shard, moves)
     return answers
 

@@ -94,7 +94,7 @@ def _jobs_alive(sql: Sql, rows: Rows) -> Operation[set[str]]:
     alive: set[str] = set()
     for _, wanted in ids_by_shard(sql, ids):
         found = yield sql("job_states", ("shard", "id"), wanted)
-        alive.update(job_id for job_id, state in found if not State(state).is_final)
+        alive.update(job_id for job_id, state, *_ in found if not State(state).is_final)
     return alive
 
 

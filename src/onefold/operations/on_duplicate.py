@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from onefold.model.job import JobState, state_of
 from onefold.model.lifecycle import State, replacement_run_at
 from onefold.model.new_job import NewJobRow
 from onefold.operations.unique_keys import (
@@ -72,11 +73,19 @@ class LockedHolder(msgspec.Struct, frozen=True):
     unique_until: int | None
     holds: bool
     now: int
+    attempt: int
+    awaits: bool | None
 
     @classmethod
     def from_row(cls, row: Row) -> LockedHolder:
         """From a row of lock_holders."""
         return cls(*row)
+
+    def state_at(self, run_at: int) -> JobState:
+        """Its state, if it may run from `run_at` on."""
+        return state_of(
+            self.state, attempt=self.attempt, run_at=run_at, now=self.now, awaits=self.awaits
+        )
 
 
 REPLACE_COLUMNS: Final = ("shard", "id", "kind", "payload", "fingerprint", "priority", "run_at")
@@ -99,13 +108,17 @@ def _change(
             continue
         request = by_holder.pop(holder.id)
         seen = stands[request.id]
-        stands[request.id] = Stand(holder.id, holder.state, seen.fingerprint, new=False)
+        run_at = holder.run_at
         if holder.state == State.QUEUED:
-            queued.append(_replacement(holder, request, change))
+            run_at = _new_run_at(holder, request, change)
+            queued.append(_replacement(holder, request, run_at))
             replaced.add(request.id)
         elif holder.state == State.RUNNING and change.rerun:
             newest = change.newest.get(request.id, request)
             running.append((request.shard, holder.id, _successor(holder, newest)))
+        stands[request.id] = Stand(
+            holder.id, holder.state, seen.fingerprint, new=False, state=holder.state_at(run_at)
+        )
     if queued:
         yield sql("replace_jobs", REPLACE_COLUMNS, queued)
     if running:
@@ -113,15 +126,18 @@ def _change(
     return sorted(by_holder.values(), key=lock_order)
 
 
-def _replacement(holder: LockedHolder, request: NewJobRow, change: Change) -> tuple[object, ...]:
+def _new_run_at(holder: LockedHolder, request: NewJobRow, change: Change) -> int:
     wanted = _run_at(holder, request)
-    run_at = replacement_run_at(
+    return replacement_run_at(
         # A rerun never postpones a job that waits already.
         wanted=min(wanted, holder.run_at) if change.rerun else wanted,
         created_at=holder.created_at,
         not_before=holder.not_before,
         max_wait=change.max_wait,
     )
+
+
+def _replacement(holder: LockedHolder, request: NewJobRow, run_at: int) -> tuple[object, ...]:
     content = (request.kind, request.payload, request.fingerprint, request.priority)
     return (request.shard, holder.id, *content, run_at)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.claim import ClaimKey, ClaimPlace, Holding, StoredClaim
-from onefold.model.lifecycle import State
+from onefold.model.job import JobState, state_of
 from onefold.operations.statement import ids_by_shard
 from onefold.operations.unique_keys import (
     CHUNK,
@@ -49,7 +49,8 @@ class PublishKeyState(msgspec.Struct, frozen=True):
     job_id: str
     fresh: bool = True
     """True: this call has just stored the key."""
-    state: int | None = State.QUEUED
+    state: JobState | None = None
+    """Of the job, if another call has stored the key; None if the job is deleted."""
     mismatch: bool = False
     leader: int | None = None
     """The earlier item of the same call with the same key."""
@@ -197,14 +198,15 @@ def _find(
     taken: list[tuple[Any, ...]] = []
     for keyed, found in stored:
         job_id = found.result
-        if job_id is None or _is_over(found, states.get(job_id)):
+        state = None if job_id is None else states.get(job_id)
+        if job_id is None or _is_over(found, state):
             seen = (found.fence, found.state, found.owner)
             taken.append((*keyed.place, keyed.job_id, keyed.job_id, *keyed.row, *seen))
         else:
             published[keyed.index] = PublishKeyState(
                 job_id,
                 fresh=False,
-                state=states.get(job_id),
+                state=state,
                 mismatch=found.fingerprint != keyed.fingerprint,
                 fingerprint=found.fingerprint,
             )
@@ -213,19 +215,22 @@ def _find(
         _record(group, {owner for owner, _, _ in won}, published)
 
 
-def _states(sql: Sql, ids: Iterable[str | None]) -> Operation[dict[str, int]]:
-    states: dict[str, int] = {}
+def _states(sql: Sql, ids: Iterable[str | None]) -> Operation[dict[str, JobState]]:
+    states: dict[str, JobState] = {}
     for _, wanted in ids_by_shard(sql, (job_id for job_id in ids if job_id is not None)):
         rows = yield sql("job_states", ("shard", "id"), wanted)
-        states.update((job_id, state) for job_id, state in rows)
+        for job_id, stored, attempt, run_at, awaits, now in rows:
+            states[job_id] = state_of(
+                stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits
+            )
     return states
 
 
-def _is_over(found: StoredClaim, state: int | None) -> bool:
+def _is_over(found: StoredClaim, state: JobState | None) -> bool:
     """Released by an operator, or expired; but never before its job has ended."""
     if found.state == Holding.FREE:
         return True
-    ended = state is None or State(state).is_final
+    ended = state is None or state in {"completed", "dead", "cancelled"}
     return ended and found.expires_at is not None and found.expires_at <= found.now
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.model.ids import new_id
+from onefold.model.job import JobState, state_of
 from onefold.model.lifecycle import Event, State, allows
 from onefold.model.new_job import NewJobRow
 
@@ -44,11 +45,21 @@ class Replayable(msgspec.Struct, frozen=True):
     fingerprint: str | None
     expires_at: int | None
     now: int
+    attempt: int
+    run_at: int
+    awaits: bool | None
 
     @classmethod
     def from_row(cls, row: Row) -> Replayable:
         """From a row of find_replayable."""
         return cls(*row)
+
+    @property
+    def word(self) -> JobState:
+        """Its state, for users."""
+        return state_of(
+            self.state, attempt=self.attempt, run_at=self.run_at, now=self.now, awaits=self.awaits
+        )
 
     @property
     def place(self) -> tuple[int, str, str]:

@@ -81,7 +81,7 @@ def tick(sql: Sql, shard: int, cursor: tuple[str, str]) -> Operation[Looked]:
     )
     found = [plan(_schedule(row), row[-1]) for row in rows]
     plans = [each for each in found if isinstance(each, Plan)]
-    ticks = yield from _enqueue(sql, plans)
+    ticks = yield from _enqueue(sql, plans, now=rows[-1][-1] if rows else 0)
     moved = [_moved(shard, each) for each in plans]
     if moved:
         columns = ("shard", "tenant", "name", "next_tick", "last_tick")
@@ -104,9 +104,9 @@ class _Due(msgspec.Struct, frozen=True):
     item: Prepared
 
 
-def _enqueue(sql: Sql, plans: Sequence[Plan]) -> Operation[tuple[Tick, ...]]:
+def _enqueue(sql: Sql, plans: Sequence[Plan], *, now: int) -> Operation[tuple[Tick, ...]]:
     due = [
-        _Due(each.schedule, moment, job_of(each.schedule, moment))
+        _Due(each.schedule, moment, job_of(each.schedule, moment, now=now))
         for each in plans
         for moment in each.ticks
     ]

@@ -12,7 +12,6 @@ import msgspec
 
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import shard_of
-from onefold.model.job import STATE_WORDS
 from onefold.model.stored_key import (
     HeldJob,
     HolderRow,
@@ -167,7 +166,7 @@ def _jobs(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Held
     for _, wanted in ids_by_shard(sql, ids):
         rows = yield sql("find_replayable", ("shard", "id"), wanted, tenant=tenant)
         for found in map(Replayable.from_row, rows):
-            jobs[found.id] = HeldJob(found.id, found.kind, found.queue, STATE_WORDS[found.state])
+            jobs[found.id] = HeldJob(found.id, found.kind, found.queue, found.word)
     return jobs
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.errors import DatabaseBusy
+from onefold.model.job import JobState, state_of
 from onefold.model.lifecycle import KEEP, State
 from onefold.model.new_job import INSERT_COLUMNS, NewJobRow
 
@@ -47,9 +48,11 @@ class Stand(msgspec.Struct, frozen=True, gc=False):
     """The job that stands for a request: new, or the holder of its key."""
 
     id: str
-    state: int = State.QUEUED
+    stored: int = State.QUEUED
     fingerprint: str | None = None
     new: bool = True
+    state: JobState | None = None
+    """None: it was inserted by this call."""
 
 
 def lock_order(request: NewJobRow) -> tuple[int, str, str, str, str]:
@@ -190,14 +193,16 @@ def _find(
         )
         over: dict[int, set[str]] = {WINDOW_OVER: set(), EXPIRED: set()}
         at = 0
-        for request_id, holder_id, state, fingerprint, now, lapsed in rows:
+        for request_id, holder_id, stored, fingerprint, now, lapsed, *waits in rows:
             if lapsed and holder_id != request_id:
                 over[lapsed].add(holder_id)
                 released.add(request_id)
                 at = now
             else:
+                attempt, run_at, awaits = waits
+                state = state_of(stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
                 stands[request_id] = Stand(
-                    holder_id, state, fingerprint, new=holder_id == request_id
+                    holder_id, stored, fingerprint, new=holder_id == request_id, state=state
                 )
         shard = chunk[0].shard
         if holders := over[WINDOW_OVER]:

@@ -14,7 +14,7 @@ import msgspec
 from onefold.app.deliveries import NACK
 from onefold.model.checks import shown
 from onefold.model.ids import milliseconds_of
-from onefold.model.job import Status
+from onefold.model.job import JobState
 from onefold.model.json_text import is_object
 from onefold.model.timestamps import Iso
 from onefold.model.wire import Answer, iso, iso_of, iso_or_none
@@ -30,7 +30,7 @@ Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", 
 Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
 """SimpleQ's status of a delivery that has ended."""
 
-WORDS: Final[Mapping[Status, Word]] = {
+WORDS: Final[Mapping[JobState, Word]] = {
     "scheduled": "pending",
     "ready": "pending",
     "retrying": "pending",
@@ -82,7 +82,7 @@ class JobAnswer(Answer):
     last_error: str | None
     created_at: Iso
     completed_at: Iso | None
-    state: Status
+    state: JobState
     kind: str
     priority: int
     fence: int
@@ -123,7 +123,7 @@ class Published(Answer):
     """True if the key was first used with another request."""
     replaced: bool
     """True if the job has the payload of this request now."""
-    state: Status | None
+    state: JobState | None
     """Null if only the key of the job is stored."""
 
 
@@ -137,12 +137,13 @@ class PublishedMany(Answer):
     """How many items found an earlier job, or repeat an earlier item."""
 
 
-def published(enqueued: Enqueued, state: Status | None) -> Published:
+def published(enqueued: Enqueued) -> Published:
     """The response to a publish.
 
     A job whose row is gone has ended, usually as completed. With `dead` its publisher would send
     it again under another key, and it would run twice.
     """
+    state = enqueued.state
     return Published(
         id=enqueued.id,
         status="completed" if state is None else WORDS[state],
@@ -167,11 +168,11 @@ def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
         for attempt in attempts
         if attempt.ended_at is not None
     ]
-    return JobWithHistory(**_members(job), status=WORDS[job.status], history=entries)
+    return JobWithHistory(**_members(job), status=WORDS[job.state], history=entries)
 
 
 def _members(job: Job) -> dict[str, Any]:
-    state = job.status
+    state = job.state
     return {
         "id": job.id,
         "queue": shown(job.tenant, job.queue),
@@ -197,7 +198,7 @@ def _members(job: Job) -> dict[str, Any]:
         "reason": job.reason,
         "failure": job.error,
         "started_at": iso_or_none(job.taken_at),
-        "lease_until": iso_or_none(job.lease_until) if job.state == "running" else None,
+        "lease_until": iso_or_none(job.lease_until) if state in {"running", "awaiting"} else None,
         "ended_at": iso_or_none(job.ended_at),
         "expires_at": iso_or_none(job.expires_at),
     }

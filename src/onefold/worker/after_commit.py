@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onefold.hooks import Hooks
     from onefold.model.event import JobOutcome
-    from onefold.model.job import Job, StateWord
+    from onefold.model.job import Job, JobState
     from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import BoundHandler, HeldDelivery
 
@@ -63,7 +63,7 @@ class AfterCommit:
         self,
         held: HeldDelivery,
         reported: DeliveryOutcome,
-        state: StateWord | None,
+        state: JobState | None,
         retry_in: timedelta | None = None,
     ) -> None:
         """The database has accepted the outcome."""

@@ -172,8 +172,7 @@ class DeliveryCalls:
         ended, taken = yield Transact(
             partial(finish_then_take, finishes=finishes, order=order, turn=turn)
         )
-        alive = {"running", "queued"}
-        lost = {item.id for item in ended if item.status == "lost" and item.state in alive}
+        lost = {item.id for item in ended if item.status == "lost" and not item.has_ended}
         if lost:
             rest = [finish for finish in finishes if finish.delivery.id in lost]
             waited: list[Ended] = yield Transact(lambda sql: leases.finish(sql, rest))

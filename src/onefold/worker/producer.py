@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onefold.model.delivery import Ended, TakeOrder
-    from onefold.model.job import Job, StateWord
+    from onefold.model.job import Job, JobState
     from onefold.operations.deliveries import Finish
     from onefold.worker.after_commit import AfterCommit
     from onefold.worker.deliveries import UncheckedDeliveries
@@ -177,7 +177,7 @@ class Producer:
         self,
         held: HeldDelivery,
         outcome: DeliveryOutcome,
-        state: StateWord | None,
+        state: JobState | None,
         retry_in: timedelta | None = None,
     ) -> None:
         if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
@@ -358,7 +358,7 @@ class Producer:
                 assert held.outcome is not None
                 self._drop(held)
                 self._accepted(held, held.outcome, answer.state, answer.retry_in)
-            elif not waited and _is_finish(held) and answer.state in {"running", "queued"}:
+            elif not waited and _is_finish(held) and not answer.has_ended:
                 locked.append(held)
             else:
                 self._drop(held)

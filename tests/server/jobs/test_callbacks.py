@@ -132,7 +132,7 @@ async def test_a_job_that_waits_for_its_ack_says_so(api: Api) -> None:
     shown = await api.job(job.id)
     again = await api.publish(idempotencyKey="k")
     await api.publish()
-    found = (await api("GET", "/v1/jobs?status=awaiting")).json
+    found = (await api("GET", "/v1/jobs?state=awaiting")).json
 
     assert [item["id"] for item in found["items"]] == [job.id]
     assert (shown["status"], shown["state"]) == ("awaiting_ack", "awaiting")

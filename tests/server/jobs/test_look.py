@@ -188,8 +188,8 @@ async def test_jobs_are_found_by_filter_a_page_at_a_time(api: Api) -> None:
     assert await found("?kind=refund") == [5]
     assert await found("?uniqueKey=u") == [5]
     assert await found("?tag=odd") == [1, 3]
-    assert await found("?status=ready") == [0, 1, 2, 3, 4, 5]
-    assert await found("?status=dead&status=completed") == []
+    assert await found("?state=ready") == [0, 1, 2, 3, 4, 5]
+    assert await found("?state=dead&state=completed") == []
     assert await found("?createdFrom=2020-01-01T00:00:00Z") == [0, 1, 2, 3, 4, 5]
     assert await found("?createdBefore=2020-01-01T00:00:00Z") == []
 
@@ -220,7 +220,7 @@ async def test_pages_meet_without_a_gap(api: Api) -> None:
         ("limit=many", "limit"),
         ("limit=1&limit=2", "limit"),
         ("status=sleeping", "status"),
-        ("status=ready&status=dead", "status"),
+        ("status=ready&state=dead", "status"),
         ("after=nonsense", "after"),
         ("createdFrom=yesterday", "createdFrom"),
         ("createdFrom=2020-01-01T00:00:00", "createdFrom"),

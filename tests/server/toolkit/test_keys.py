@@ -49,7 +49,7 @@ async def test_why_tells_every_holder_of_a_key(api: Api) -> None:
     by_surface = {holder["surface"]: holder for holder in told["holders"]}
     assert list(by_surface) == ["job", "once", "publish"]
     job = by_surface["job"]
-    assert (job["scope"], job["state"], job["uniqueWhile"]) == ("mail", "queued", "active")
+    assert (job["scope"], job["state"], job["uniqueWhile"]) == ("mail", "ready", "active")
     assert (job["matches"], job["job"]["kind"]) == (True, "mail")
     assert job["suppressed"]["count"] == 1
     moment = "2020-01-01T00:00:00Z"

@@ -8,16 +8,14 @@ from msgspec import Meta
 
 from onefold.model import checks
 from onefold.model.checks import qualified
-from onefold.model.job import Status
+from onefold.model.job import JobState
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route
-from onefold.server.routes.jobs import job_id_of, states_of
+from onefold.server.routes.jobs import job_id_of
 from onefold.server.simpleq import JobAnswer, said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from onefold.app.jobs import FindOptions
     from onefold.model.job import Enqueued
     from onefold.server.request_context import RequestContext
@@ -89,7 +87,7 @@ class ReplayAnswer(Answer):
     id: str
     duplicate: bool
     """True if nothing changed: another job has the key, or it was not dead any more."""
-    state: Status | None
+    state: JobState | None
 
 
 class ReplayManyAnswer(Answer):
@@ -126,8 +124,7 @@ async def replay_job(asking: RequestContext) -> Reply:
     """Replay one job."""
     body: ReplayBody = asking.body
     enqueued = await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)
-    (answer,) = await _answers(asking, [enqueued])
-    return Reply(200, answer)
+    return Reply(200, _answer(enqueued))
 
 
 async def replay_dead(asking: RequestContext) -> Reply:
@@ -143,7 +140,7 @@ async def replay_dead(asking: RequestContext) -> Reply:
         ReplayManyAnswer(
             replayed=answers.inserted,
             skipped=answers.skipped,
-            items=await _answers(asking, answers.items),
+            items=[_answer(job) for job in answers.items],
             next=answers.next,
         ),
     )
@@ -160,7 +157,7 @@ async def delete_dead(asking: RequestContext) -> Reply:
 
 def _filters(asking: RequestContext, letters: Letters) -> FindOptions:
     return {
-        "status": "dead",
+        "state": "dead",
         "queue": qualified(asking.tenant, _name(asking)),
         "kind": letters.kind,
         "unique_key": letters.unique_key,
@@ -183,9 +180,8 @@ def _name(asking: RequestContext) -> str:
     return checks.name(asking.path["name"], "name")
 
 
-async def _answers(asking: RequestContext, jobs: Sequence[Enqueued]) -> list[ReplayAnswer]:
-    states = await states_of(asking, jobs)
-    return [ReplayAnswer(id=job.id, duplicate=job.duplicate, state=states[job.id]) for job in jobs]
+def _answer(job: Enqueued) -> ReplayAnswer:
+    return ReplayAnswer(id=job.id, duplicate=job.duplicate, state=job.state)
 
 
 _PATH: Final = "/v1/queues/{name}/dead"

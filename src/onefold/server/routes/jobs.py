@@ -12,34 +12,22 @@ from onefold.model.ids import parse_id
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body, Query, Yes
 from onefold.operations import attempts as history
-from onefold.operations import jobs as stored_jobs
 from onefold.server.request_context import Reply, Route
 from onefold.server.simpleq import JobAnswer, JobWithHistory, said_of, said_with_history
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onefold.model.job import Enqueued, Job, Status
     from onefold.server.request_context import RequestContext
 
 LONGEST_PAGE: Final = 100
 """Jobs on a page: each may have a payload of a mebibyte."""
 _SHOWN: Final = 100
-LIVE: Final = frozenset({"queued", "running"})
-ENDED: Final[Mapping[str | None, Status]] = {
-    "completed": "completed",
-    "dead": "dead",
-    "cancelled": "cancelled",
-}
 
 
 class JobsQuery(Query):
     """Filters; several together must all match."""
 
-    status: tuple[str, ...] = ()
-    """Onefold's names: queued, scheduled, ready, retrying, running, awaiting, completed, dead,
-    cancelled.
-    """
+    state: tuple[str, ...] = ()
+    """One or more of scheduled, ready, running, retrying, awaiting, completed, dead, cancelled."""
     queue: str | None = None
     kind: str | None = None
     unique_key: str | None = None
@@ -88,26 +76,6 @@ def job_id_of(asking: RequestContext) -> str:
         raise JobNotFound(repr(given[:_SHOWN])) from error
 
 
-async def states_of(
-    asking: RequestContext, answers: Sequence[Enqueued]
-) -> dict[str, Status | None]:
-    """The states of jobs by id; None if only the key of the job is stored.
-
-    Jobs that have not ended are read: ready, scheduled and retrying (and running and awaiting)
-    differ only by other columns of the row.
-    """
-    tenant = asking.tenant
-    live = [one.id for one in answers if one.state in LIVE]
-    found: dict[str, Job] = {}
-    if live:
-        found = await asking.server.context.store.atransact(
-            lambda sql: stored_jobs.get(sql, tenant, live), write=False
-        )
-    return {
-        one.id: found[one.id].status if one.id in found else ENDED.get(one.state) for one in answers
-    }
-
-
 async def get_job(asking: RequestContext) -> Reply:
     """One job, with the history of its deliveries."""
     job_id, tenant = job_id_of(asking), asking.tenant
@@ -124,7 +92,7 @@ async def find_jobs(asking: RequestContext) -> Reply:
         limit=query.limit,
         after=query.after,
         newest_first=query.newest_first,
-        status=query.status or None,
+        state=query.state or None,
         queue=None if query.queue is None else qualified(asking.tenant, query.queue),
         kind=query.kind,
         unique_key=query.unique_key,

@@ -13,18 +13,14 @@ from onefold.model.checks import qualified
 from onefold.model.job import NewJob
 from onefold.model.job_options import TAGS
 from onefold.model.lifecycle import Retention
-from onefold.model.timestamps import Duration, Moment, to_micros
+from onefold.model.timestamps import Duration, Moment
 from onefold.model.wire import Attempts, BadBody, Body, Priority, camel
 from onefold.operations.enqueue import policy
 from onefold.server.request_context import Reply, Route
-from onefold.server.routes.jobs import states_of
 from onefold.server.routes.queues import BackoffSettings, backoff_of
 from onefold.server.simpleq import Published, PublishedMany, published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onefold.model.job import Enqueued, Status
     from onefold.model.queue import QueueConfiguration
     from onefold.server.request_context import RequestContext
 
@@ -95,32 +91,7 @@ async def publish(asking: RequestContext) -> Reply:
     # `aenqueue` does the same, but splits the job into options and builds it again.
     storing = enqueue_new(asking.calls.context, new_job, chosen)
     enqueued = await asking.server.context.runtime.arun(storing)
-    if enqueued.inserted:
-        return Reply(CREATED, published(enqueued, _state_of(new_job, asking)))
-    (known,) = await _known(asking, [new_job], [enqueued])
-    return Reply(KNOWN, known)
-
-
-def _state_of(new_job: NewJob, asking: RequestContext) -> Status:
-    """The state of a job that has just been stored."""
-    if new_job.delay or (
-        new_job.run_at is not None
-        and to_micros(new_job.run_at, "run_at") > asking.server.context.now()
-    ):
-        return "scheduled"
-    return "ready"
-
-
-async def _known(
-    asking: RequestContext, new_jobs: Sequence[NewJob], answers: Sequence[Enqueued]
-) -> list[Published]:
-    """The responses for several items, new or not."""
-    found = await states_of(asking, [one for one in answers if not one.inserted])
-    items: list[Published] = []
-    for new_job, one in zip(new_jobs, answers, strict=True):
-        state = _state_of(new_job, asking) if one.inserted else found[one.id]
-        items.append(published(one, state))
-    return items
+    return Reply(CREATED if enqueued.inserted else KNOWN, published(enqueued))
 
 
 def _key_of(header: str | None, given: str | None) -> str | None:
@@ -235,7 +206,7 @@ async def publish_batch(asking: RequestContext) -> Reply:
         if error.item is None:
             raise
         raise BadBody(f"items[{error.item}].{camel(error.field)}", error.reason) from error
-    items = await _known(asking, new_jobs, many.items)
+    items = [published(one) for one in many.items]
     status = CREATED if many.inserted else KNOWN
     return Reply(status, PublishedMany(items=items, inserted=many.inserted, skipped=many.skipped))
 

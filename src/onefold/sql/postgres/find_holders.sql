@@ -7,7 +7,8 @@ select
         when h.state = 0 and h.expires_at <= clock.now then 2
         when h.unique_until <= clock.now and (h.unique_states >> h.state) & 1 = 0 then 1
         else 0
-    end as lapsed
+    end as lapsed,
+    h.attempt, h.run_at, h.awaits
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
@@ -17,14 +18,14 @@ from
 cross join lateral (
     (
         select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states,
-            j.expires_at
+            j.expires_at, j.attempt, j.run_at, j.awaiting = j.fence as awaits
         from onefold.job as j
         where :resent::boolean and j.shard = (:shard::smallint[])[1] and j.id = r.id::uuid
     )
     union all
     (
         select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states,
-            j.expires_at
+            j.expires_at, j.attempt, j.run_at, j.awaiting = j.fence as awaits
         from onefold.job as j
         where
             j.shard = (:shard::smallint[])[1]

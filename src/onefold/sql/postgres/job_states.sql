@@ -1,4 +1,6 @@
 -- The states of jobs by id, tombstones included. Uses the primary key.
-select j.id::text, j.state
+select
+    j.id::text, j.state, j.attempt, j.run_at, j.awaiting = j.fence,
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from onefold.job as j
 where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[])

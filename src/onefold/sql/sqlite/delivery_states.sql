@@ -1,5 +1,5 @@
 -- The current state of the jobs of some deliveries, tombstones included.
-select j.id, j.state, j.fence, j.lease_until
+select j.id, j.state, j.fence, j.lease_until, j.attempt, j.run_at, j.awaiting = j.fence, :now
 from (
     select
         json_extract(value, '$[0]') as shard,

@@ -6,7 +6,8 @@ select
         when j.state = 0 and j.expires_at <= :now then 2
         when j.unique_until <= :now and (j.unique_states >> j.state) & 1 = 0 then 1
         else 0
-    end
+    end,
+    j.attempt, j.run_at, j.awaiting = j.fence
 from (
     select
         json_extract(value, '$[0]') as id,

@@ -1,5 +1,5 @@
 -- The states of jobs by id, tombstones included. Uses the primary key.
-select j.id, j.state
+select j.id, j.state, j.attempt, j.run_at, j.awaiting = j.fence, :now
 from (
     select
         json_extract(value, '$[0]') as shard,

@@ -4,7 +4,7 @@ select
     j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
     j.ended_at, j.tenant, :now, j.awaiting, j.awaiting_dead,
-    case when j.awaiting = j.fence then j.pushed end
+    case when j.awaiting = j.fence then j.pushed end, j.run_at
 from (
     select
         json_extract(value, '$[0]') as shard,

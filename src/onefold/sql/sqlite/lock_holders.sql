@@ -2,7 +2,8 @@
 -- no lock.
 select
     j.id, j.state, j.run_at, j.not_before, j.created_at, j.unique_states, j.unique_until,
-    not j.yielded and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1), :now
+    not j.yielded and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1), :now,
+    j.attempt, j.awaiting = j.fence
 from (
     select
         json_extract(value, '$[0]') as shard,

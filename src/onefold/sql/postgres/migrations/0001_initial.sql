@@ -533,11 +533,17 @@ as $function$
     select (('x' || substr(id::text, 16, 3))::bit(12)::integer % shards)::smallint
 $function$;
 
-create function onefold._state_name(state smallint) returns text
+-- Where a job is, for users.
+create function onefold._state_name(job onefold.job, now bigint) returns text
 language sql
 immutable
 as $function$
-    select (array['queued', 'running', 'completed', 'dead', 'cancelled'])[state + 1]
+    select case
+        when job.state = 0 and job.attempt > 0 then 'retrying'
+        when job.state = 0 and job.run_at > now then 'scheduled'
+        when job.state = 1 and job.awaiting = job.fence then 'awaiting'
+        else (array['ready', 'running', 'completed', 'dead', 'cancelled'])[job.state + 1]
+    end
 $function$;
 
 -- The column `options` of a job, as JSON text; null if the job has none.
@@ -608,7 +614,7 @@ $function$;
 -- or whose window is over, loses its key, and the insert is repeated.
 create function onefold._insert_or_find(
     job onefold.job, now bigint,
-    out id uuid, out state smallint, out mismatch boolean, out is_new boolean
+    out id uuid, out state text, out mismatch boolean, out is_new boolean
 )
 language plpgsql
 as $function$
@@ -619,14 +625,14 @@ declare
 begin
     for attempt in 1..8 loop
         id := job.id;
-        state := 0;
+        state := onefold._state_name(job, now);
         mismatch := false;
         is_new := onefold._insert_job(job);
         if is_new then
             return;
         end if;
         select
-            j.id, j.state, j.fingerprint,
+            j.id, onefold._state_name(j, now) as state, j.fingerprint,
             coalesce(j.state = 0 and j.expires_at <= now, false) as is_expired,
             coalesce(j.unique_until <= now and (j.unique_states >> j.state) & 1 = 0, false) as is_over
         into holder
@@ -692,7 +698,7 @@ $function$;
 -- expired, is taken over; a key does not expire before its job has ended.
 create function onefold._claim_publish_key(
     claim onefold.claim, now bigint, shards integer,
-    out id uuid, out state smallint, out mismatch boolean, out is_new boolean
+    out id uuid, out state text, out mismatch boolean, out is_new boolean
 )
 language plpgsql
 as $function$
@@ -725,13 +731,16 @@ begin
         continue when not found;
         id := known.result::uuid;
         mismatch := known.fingerprint is distinct from claim.fingerprint;
-        select j.state into _claim_publish_key.state
+        select onefold._state_name(j, now) into _claim_publish_key.state
         from onefold.job as j
         where j.shard = onefold._shard_of(known.result::uuid, shards) and j.id = known.result::uuid;
         if
             id is not null
             and known.state <> 2
-            and not (coalesce(state, 2) >= 2 and coalesce(known.expires_at <= now, false))
+            and not (
+                coalesce(state in ('completed', 'dead', 'cancelled'), true)
+                and coalesce(known.expires_at <= now, false)
+            )
         then
             return;
         end if;
@@ -857,6 +866,8 @@ begin
     job.options := onefold._options(tags, metadata, idempotency_key);
     job.group_key := group_key;
     job.unique_states := 0;
+    job.state := 0;
+    job.attempt := 0;
     if unique_key is not null or idempotency_key is not null then
         sorted := onefold._sorted_payload(payload);
     end if;
@@ -900,10 +911,9 @@ begin
             raise exception using
                 errcode = 'unique_violation',
                 message = format(
-                    'the key %L is held by job %s (%s).', key, known.id,
-                    onefold._state_name(known.state)),
+                    'the key %L is held by job %s (%s).', key, known.id, known.state),
                 detail = json_build_object(
-                    'key', key, 'holder_id', known.id, 'state', onefold._state_name(known.state))::text,
+                    'key', key, 'holder_id', known.id, 'state', known.state)::text,
                 hint = $$Use on_duplicate => 'keep' to receive the id of that job instead.$$,
                 constraint = 'job_unique';
         elsif not known.is_new and idempotency_key is not null then
@@ -931,7 +941,7 @@ begin
     id := known.id;
     duplicate := not known.is_new;
     inserted := known.is_new;
-    state := onefold._state_name(known.state);
+    state := known.state;
     mismatch := known.mismatch;
     -- Not for a deleted job, of which only the publish key is left.
     if duplicate and state is not null then
