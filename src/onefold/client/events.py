@@ -125,7 +125,7 @@ class EventListener:
     ) -> None:
         """It connects with the first `next_event`."""
         self.last_id: str | None = wanted.after
-        self.closed = threading.Event()
+        self.closed: threading.Event = threading.Event()
         self._connection = connection
         self._path = with_query(path("events"), wanted.query)
         self._clock = clock

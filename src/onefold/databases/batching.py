@@ -93,7 +93,7 @@ class Entry(ABC):
         self.context: Context = copy_context()
         self.is_checked = False
         """True after the check whether the caller would wait for itself."""
-        self.is_answered = False
+        self.is_answered: bool = False
         self.answer: Any = None
         self.error: BaseException | None = None
 
@@ -137,8 +137,8 @@ class ThreadEntry(Entry):
 
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         super().__init__(item, deadline)
-        self.gate = Gate()
-        self.abandoned = False
+        self.gate: Gate = Gate()
+        self.abandoned: bool = False
 
     @property
     def is_abandoned(self) -> bool:
@@ -155,7 +155,7 @@ class TaskEntry(Entry):
 
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         super().__init__(item, deadline)
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
     @property

@@ -101,7 +101,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.open: dict[Deadline, None] = {}
-        self.is_looking = False
+        self.is_looking: bool = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_looking = True

@@ -32,10 +32,11 @@ from onefold.web.transient_errors import is_passing
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.operations.statement import Operation, Sql
     from onefold.runtime import Procedure
     from onefold.web.http import Header, HttpResponse
-    from onefold.web.idempotency.policy import Fate
+    from onefold.web.idempotency.policy import Fate, RoutePolicy
 
 T = TypeVar("T")
 
@@ -59,6 +60,11 @@ class Exchange(RequestClaim):
     _once: Once | None = None
     _error: BaseException | None = None
     _is_undone: bool = False
+    # Declared again for type checkers: this class assigns what the base class declares.
+    policy: RoutePolicy
+    transaction: HandlerTransaction | None
+    outcome: str
+    client_left: bool
 
     @property
     def once(self) -> Once:
