@@ -42,9 +42,9 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     id: str
     fence: int
     status: EndingStatus
-    """`accepted`: written now. `already`: this delivery said so before. `lost`: nothing written."""
+    """`accepted`: written now. `already`: written by this delivery before. `lost`: not written."""
     state: JobState | None
-    """Of the job now; None where it is gone."""
+    """The job's state now; None if it was removed."""
     retry_in: timedelta | None = None
     """How long the job waits until its next run, if this call has queued it."""
 

@@ -167,9 +167,9 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
 
     id: str
     duplicate: bool = False
-    """True where another job already stood for it."""
+    """True if the job existed before."""
     state: JobState | None = "ready"
-    """Of that job, as seen; None where only a publish key remembers it."""
+    """The state of that job; None if only its publish key is stored."""
     mismatch: bool = False
     """True if the key was used with another request."""
     replaced: bool = False
@@ -260,7 +260,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
     defers: int
     """How often it was deferred since it was enqueued or replayed."""
     read_at_micros: int
-    """The database's clock when this was read: what `state` is derived from."""
+    """The database's clock when the job was read: `state` depends on it."""
     awaiting: int | None = None
     """The fence of the last delivery that was pushed in ack mode. Jobs that are taken do not have
     this field and the next ones.
@@ -293,7 +293,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def state(self) -> JobState:
-        """Where the job was when it was read."""
+        """The state of the job when it was read."""
         return state_of(
             self.state_number,
             attempt=self.attempt,

@@ -313,7 +313,7 @@ def tick_name(tick: int) -> str:
 
 
 def job_of(schedule: Schedule, tick: int, *, now: int, run_at: int | None = None) -> Prepared:
-    """The job of a tick: what the schedule says, the tick itself, and whose it is.
+    """The job of a tick: the schedule's template, the tick and the tenant.
 
     It is due at the tick, so jobs for missed ticks run first, in their order.
     """

@@ -125,7 +125,7 @@ JOB: Final = "job"
 PUBLISH: Final = "publish"
 
 HolderState: TypeAlias = Literal["held", "settled", "unknown", "abandoned"] | JobState
-"""Of a job, its own; of a claim, what is known of its attempt."""
+"""Of a job, its state; of a claim, the state of its attempt."""
 
 _WHILE: Final[dict[int, UniqueWhile]] = {
     SCOPES["queued"]: "queued",
@@ -173,14 +173,14 @@ class HolderRow(msgspec.Struct, frozen=True):
         return self.surface == JOB
 
     def holds(self, job: JobState | None) -> bool:
-        """False of what counts as absent, though it is still there; `job` is its job's state."""
+        """False if it counts as absent, though it is still stored; `job` is its job's state."""
         expired = self.expires_at is not None and self.expires_at <= self.now
         if self.is_job:
             if expired and self.state == State.QUEUED:
                 return False
             return self._by_state or (self.until is not None and self.until > self.now)
         if self.surface == PUBLISH:
-            # Never before its job has ended.
+            # Not before its job has ended.
             return not expired or job not in {None, "completed", "dead", "cancelled"}
         if self.state == Holding.FREE:
             return False
@@ -198,7 +198,7 @@ class HolderRow(msgspec.Struct, frozen=True):
         return self.expires_at if self.state == Holding.SETTLED else self.until
 
     def word(self, job: HeldJob | None) -> HolderState:
-        """Its state, in a word; that of a job which holds its key is the job's own."""
+        """The name of its state; for a job that holds its key, the state of the job."""
         if self.is_job and job is not None and job.state is not None:
             return job.state
         if self.state == Holding.SETTLED:
