@@ -295,7 +295,7 @@ async def test_a_transaction_that_is_open_already_is_not_joined(
     with psycopg.connect(store.url) as connection:
         connection.execute("select 1")
 
-        with pytest.raises(WrongConnection, match="has a transaction open"):
+        with pytest.raises(WrongConnection, match="has an open transaction"):
             await run.transaction(connection).__aenter__()
 
 

@@ -109,9 +109,7 @@ def _tags(tags: object) -> tuple[str, ...]:
     return tuple(checks.key(tag, "tags") for tag in listed)
 
 
-def _metadata(metadata: object) -> dict[str, Any] | None:
-    if metadata is None:
-        return None
+def _metadata(metadata: object) -> dict[str, Any]:
     if not _is_mapping(metadata):
         raise InvalidInput("metadata", f"must be a mapping, got {metadata!r}")
     try:
@@ -124,9 +122,7 @@ def _metadata(metadata: object) -> dict[str, Any] | None:
     return decoded
 
 
-def _trace(trace: object) -> dict[str, str] | None:
-    if trace is None:
-        return None
+def _trace(trace: object) -> dict[str, str]:
     if not _is_mapping(trace):
         raise InvalidInput("trace", f"must be a mapping, got {trace!r}")
     return {

@@ -249,8 +249,6 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
 def _unique_key(job: NewJob, hashed: str, now: Now) -> str | None:
     if job.unique_key is not None:
         return checks.key(job.unique_key, "unique_key")
-    if job.unique is None:
-        return None
     rule = job.unique
     if isinstance(rule, Unique):
         if rule.rule is None:

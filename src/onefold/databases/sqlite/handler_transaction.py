@@ -147,7 +147,7 @@ async def alent(connection: Any) -> AsyncGenerator[Any]:
 def _begun(connection: object) -> WrongConnection:
     return WrongConnection(
         connection,
-        "has a transaction open, which other code began and will end. Commit it before, or give"
+        "has an open transaction, which other code began and will end. Commit it before, or give"
         " a connection that is free.",
     )
 
