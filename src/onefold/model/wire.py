@@ -136,12 +136,10 @@ def decode(body: bytes, kind: Any) -> Any:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise BadBody(name, "is given twice")
-            seen.add(name)
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise BadBody(repeated, "is given twice")
 
 
 _NAMES: Final = re.compile(r'"([^"\\]*)"\s*:')
