@@ -2,16 +2,15 @@
 
 import asyncio
 import http.client
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
 
 import pytest
-import waitress.server
 
 from onefold.web import wsgi
+from tests.fixtures.waitress_server import Waitress
 from tests.http.scenario_site import OpenSite, Reply, Shop
 from tests.http.sync_apps import django_app, flask_app, wsgi_app
 from tests.http.sync_modes import LIBRARIES, PLAIN
@@ -59,22 +58,16 @@ async def test_h093_h094_both_sides_keep_to_pep_3333(open_site: OpenSite, stream
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Any], tuple[str, int]]]:
-    """Serves an application by waitress; answers with where."""
-    servers: list[tuple[Any, threading.Thread]] = []
+    """Serves an application by waitress; returns its address."""
+    servers: list[Waitress] = []
 
     def start(app: Any) -> tuple[str, int]:
-        server: Any = waitress.server.create_server(app, host="127.0.0.1", port=0, threads=8)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        servers.append((server, thread))
-        return server.effective_host, server.effective_port
+        servers.append(Waitress(app))
+        return servers[-1].host, servers[-1].port
 
     yield start
-    for server, thread in servers:
-        server.close()
-        server.task_dispatcher.shutdown()
-        server.asyncore.close_all(map=server._map)
-        thread.join(10)
+    for server in servers:
+        server.stop()
 
 
 def post(host: str, port: int, body: Any = b"{}", key: str = "k") -> Reply:

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from waitress import server as waitress_server
 
 from onefold.web.webhooks import Received, Stripe, Twilio, Webhook
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
+from tests.fixtures.waitress_server import Waitress
 from tests.webhooks import senders
 from tests.webhooks.senders import SECRET
 
@@ -53,23 +53,6 @@ class Uvicorn:
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
-
-
-class Waitress:
-    """A WSGI server in a thread of its own."""
-
-    def __init__(self, app: Any) -> None:
-        made: Any = waitress_server.create_server(app, host="127.0.0.1", port=0)
-        self._server = made
-        self.port = int(made.effective_port)
-        self._thread = threading.Thread(target=made.run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        # Its threads first: the last of them still has a word for the loop.
-        self._server.task_dispatcher.shutdown()
-        self._server.close()
-        self._thread.join()
 
 
 def drive(client: httpx.Client, effects: Effects) -> None:
