@@ -11,10 +11,8 @@ UNFINISHED = (
     "src/onefold/jobs/job_function.py",
     "src/onefold/server/auth.py",
     "src/onefold/server/granian.py",
-    "src/onefold/server/routes/claims.py",
     "src/onefold/server/routes/events.py",
     "src/onefold/server/routes/jobs.py",
-    "src/onefold/server/routes/keys.py",
     "src/onefold/server/routes/queues.py",
     "src/onefold/server/routes/schedules.py",
 )

@@ -46,7 +46,6 @@ from onefold.server.routes import (
     schedules,
     steps,
 )
-from onefold.server.routes import claims as locks
 from onefold.server.routes import publish as batch
 from onefold.server.routes.meta import about_routes
 from onefold.server.unread_responses import Unread
@@ -143,7 +142,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *jobs.ROUTES,
     *batch.BATCH_ROUTES,
     *claims.ROUTES,
-    *locks.LOCK_ROUTES,
     *steps.ROUTES,
     *queues.ROUTES,
     *dead.ROUTES,

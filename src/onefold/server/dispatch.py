@@ -35,7 +35,7 @@ from onefold.server.keyed import run_keyed
 from onefold.server.request_context import Reply, RequestContext
 from onefold.server.unread_responses import NotRead
 from onefold.web.idempotency.key import KeyRules, read_key
-from onefold.web.problems import Refused, incomplete, not_configured
+from onefold.web.problems import incomplete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,8 +223,6 @@ class PathApp:
             return await route.endpoint(asking)
         if asking.key is None or route.keyed == "native":
             return response_to(await route.endpoint(asking))
-        if route.keyed == "none":
-            raise Refused(not_configured())
         request = as_request(scope, route.path)
         return await run_keyed(asking, request, text, lambda: _respond(route, asking))
 

@@ -258,7 +258,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _headers(route: Route) -> list[dict[str, Any]]:
-    if route.method != "POST" or route.keyed == "none":
+    if route.method != "POST":
         return []
     return [
         {
@@ -294,7 +294,7 @@ def _problems(route: Route) -> list[int]:
     own = {*_ALWAYS, *route.problems}
     if route.body is not None or route.method == "POST":
         own.update(_WITH_BODY)
-    if route.method == "POST" and route.keyed != "none":
+    if route.method == "POST":
         own.update((409, 422))
     if "{" in route.path:
         own.add(404)

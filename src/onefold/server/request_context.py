@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import fields
+
+from onefold.model.wire import camel
 
 if TYPE_CHECKING:
     from onefold.app.onefold import Onefold, Tenant  # noqa: TC004 - never decoded
@@ -53,8 +57,9 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 RouteScope: TypeAlias = Literal["publish", "work", "admin"]
-Keyed: TypeAlias = Literal["claim", "native", "none"]
+Keyed: TypeAlias = Literal["claim", "native"]
 Endpoint: TypeAlias = Callable[[RequestContext], Awaitable[Reply]]
+STREAM: Final = "text/event-stream"
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,12 +80,60 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """True if an empty body counts as `{}`."""
     query: Any = None
     answers: Mapping[int, Any]
-    """The type of each response by status, without problems; None has no body."""
+    """The type of each response by status, without problems; None has no body, and a text is the
+    media type of a response that is not JSON."""
     problems: tuple[int, ...] = ()
-    """Statuses of problems, without those that every route may return."""
+    """Statuses of problems, without those that every such route may return."""
     keyed: Keyed = "claim"
     """What a POST does with an Idempotency-Key. `claim`: the dispatch claims it and replays the
-    response. `native`: the endpoint uses it in its own statement. `none`: it is rejected."""
+    response. `native`: the endpoint uses it in its own statement."""
     description: str = ""
     streams: bool = False
     """True if the endpoint returns a stream of messages."""
+
+
+class RouteTable(list[Route]):
+    """The routes of one module. The function is the operation: its name, summary, description.
+
+    ROUTES = RouteTable()
+
+    @ROUTES.add("GET", "/v1/schedules/{name}", scope="work", answers={200: Schedule})
+    async def get_schedule(request: RequestContext) -> Reply: ...
+    """
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        scope: RouteScope | None,
+        answers: Mapping[int, Any],
+        body: Any = None,
+        query: Any = None,
+        problems: tuple[int, ...] = (),
+        keyed: Keyed = "claim",
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Add the decorated endpoint. Its fields are those of `Route`."""
+
+        def decorate(endpoint: Endpoint) -> Endpoint:
+            summary, _, description = (getdoc(endpoint) or "").partition("\n\n")
+            route = Route(
+                method=method,
+                path=path,
+                name=camel(endpoint.__name__),
+                summary=summary.removesuffix("."),
+                description=description.replace("\n", " "),
+                endpoint=endpoint,
+                scope=scope,
+                body=body,
+                body_optional=body is not None and not any(f.required for f in fields(body)),
+                query=query,
+                answers=answers,
+                problems=problems,
+                keyed=keyed,
+                streams=STREAM in answers.values(),
+            )
+            self.append(route)
+            return endpoint
+
+        return decorate

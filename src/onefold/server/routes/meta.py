@@ -13,17 +13,20 @@ from onefold import __version__
 from onefold.errors import OnefoldError
 from onefold.model import wire
 from onefold.server.openapi import document, page, servers
-from onefold.server.request_context import Reply, Route
+from onefold.server.request_context import Reply, RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onefold.server.metrics import HttpMetrics
-    from onefold.server.request_context import RequestContext
-
+    from onefold.server.request_context import RequestContext, Route
 
 PATIENCE: Final = 2.0
 """Seconds that the database may take to respond."""
+PAGE_HEADERS: Final = (
+    ("content-type", "text/html; charset=utf-8"),
+    ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+)
 
 
 class Health(wire.Answer):
@@ -34,19 +37,19 @@ class Health(wire.Answer):
     reason: str | None = None
 
 
-async def healthz(asking: RequestContext) -> Reply:
-    """Return 200: the process runs."""
-    del asking
+async def health(request: RequestContext) -> Reply:
+    """Does the process run?"""
+    del request
     return Reply(200, Health(status="ok"))
 
 
-async def readyz(asking: RequestContext) -> Reply:
-    """Whether the database responds with our tables, and the process is not stopping."""
-    if asking.server.draining:
+async def readiness(request: RequestContext) -> Reply:
+    """Does the database respond, and does the process accept work?"""
+    if request.server.draining:
         return Reply(503, Health(status="draining", reason="This process is stopping."))
     try:
         async with asyncio.timeout(PATIENCE):
-            await asking.onefold.deliveries.alook(["default"])
+            await request.onefold.deliveries.alook(["default"])
     except TimeoutError:
         return Reply(503, Health(status="unavailable", reason="The database does not answer."))
     except OnefoldError as error:
@@ -54,11 +57,8 @@ async def readyz(asking: RequestContext) -> Reply:
     return Reply(200, Health(status="ok"))
 
 
-HTML: Final = "text/html; charset=utf-8"
-
-
-def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[Route, ...]:
-    """The routes that every server has."""
+def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> Sequence[Route]:
+    """The routes that every server has. `routes` are all others."""
 
     @cache  # The first request makes the document, to keep the start of a process fast.
     def described() -> dict[str, Any]:
@@ -72,47 +72,22 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[
     def html() -> bytes:
         return page(described()).encode()
 
-    async def openapi(asking: RequestContext) -> Reply:
-        root = asking.root
+    async def openapi(request: RequestContext) -> Reply:
+        """This document."""
+        root = request.root
         body = wire.encode(described() | {"servers": servers(root)}) if root else text()
         return Reply(200, body, (("content-type", "application/json"),))
 
-    async def reference(asking: RequestContext) -> Reply:
-        del asking
-        headers = (
-            ("content-type", HTML),
-            ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
-        )
-        return Reply(200, html(), headers)
+    async def reference(request: RequestContext) -> Reply:
+        """The same for people."""
+        del request
+        return Reply(200, html(), PAGE_HEADERS)
 
-    found = [
-        _open("/healthz", "health", "Does the process live?", healthz, {200: Health}),
-        _open("/readyz", "readiness", "Can it work?", readyz, {200: Health, 503: Health}),
-        _open("/v1/openapi.json", "openapi", "This document", openapi, {200: "application/json"}),
-        _open("/v1/docs", "reference", "The same for people", reference, {200: "text/html"}),
-    ]
+    own = RouteTable()
+    own.add("GET", "/healthz", scope=None, answers={200: Health})(health)
+    own.add("GET", "/readyz", scope=None, answers={200: Health, 503: Health})(readiness)
+    own.add("GET", "/v1/openapi.json", scope=None, answers={200: "application/json"})(openapi)
+    own.add("GET", "/v1/docs", scope=None, answers={200: "text/html"})(reference)
     if metrics is not None:
-        found.append(
-            Route(
-                method="GET",
-                path="/metrics",
-                name="metrics",
-                summary="What Prometheus reads",
-                endpoint=metrics.endpoint,
-                scope="admin",
-                answers={200: "text/plain"},
-            )
-        )
-    return tuple(found)
-
-
-def _open(path: str, name: str, summary: str, endpoint: object, answers: object) -> Route:
-    return Route(
-        method="GET",
-        path=path,
-        name=name,
-        summary=summary,
-        endpoint=endpoint,  # type: ignore[arg-type]
-        scope=None,
-        answers=answers,  # type: ignore[arg-type]
-    )
+        own.add("GET", "/metrics", scope="admin", answers={200: "text/plain"})(metrics.endpoint)
+    return own

@@ -19,7 +19,7 @@ from onefold.model.claim import Holding
 from onefold.model.step import Step, StepReply
 from onefold.model.wire import Answer, Body, Fence
 from onefold.server.problems import NOT_FOUND
-from onefold.server.request_context import Reply, Route
+from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.deliveries import fence_of
 from onefold.server.routes.jobs import job_id_of
 from onefold.web.problems import Refused, make
@@ -27,6 +27,8 @@ from onefold.web.problems import Refused, make
 if TYPE_CHECKING:
     from onefold.model.claim import Takeover
     from onefold.server.request_context import RequestContext
+
+ROUTES: Final = RouteTable()
 
 Outcome: TypeAlias = Literal["failed", "retrying", "unknown"]
 Occurrence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -84,40 +86,55 @@ class StepQuery(Body):
     occurrence: Occurrence = 1
 
 
-async def say(asking: RequestContext) -> Reply:
-    """Begin a step, or report how it ended."""
-    body: StepBody = asking.body
-    _refuse_misplaced(body)
-    asked = _asked(asking, body)
-    context = asking.server.context
+@ROUTES.add(
+    "PUT",
+    "/v1/jobs/{id}/steps/{name}",
+    scope="work",
+    body=StepBody,
+    answers={201: StepReply, 200: StepReply},
+    problems=(409, 422),
+)
+async def put_step(request: RequestContext) -> Reply:
+    """Begin a step of a delivery, or report how it ended.
+
+    `begin` returns 201 `run` (run it, then finish it), or 200 `finished` with the stored result.
+    409 `busy`: another try of this delivery runs it. 409 `outcome_unknown`: a try that must not be
+    repeated has vanished. 409 `step_failed`: it has failed for good. 409 `lease_lost`: the job has
+    another delivery by now. 422 `key_reused`: it was begun with other arguments. A `finish` without
+    a begin stores a value at once.
+    """
+    body: StepBody = request.body
+    _check_members(body)
+    step = _step_of(request, body)
+    runtime = request.server.context.runtime
     if body.action == "begin":
         takeover: Takeover = "refuse" if body.unsafe else "rerun"
-        begun = await context.runtime.arun(
-            step_store.begin(asked, takeover=takeover, verified=body.verified)
+        start = await runtime.arun(
+            step_store.begin(step, takeover=takeover, verified=body.verified)
         )
-        return _finished(begun) if begun.is_over else _begun(begun)
+        return _finished(start) if start.is_over else _begun(start)
     if body.action == "finish":
-        return _finished(await context.runtime.arun(step_store.finish(asked, body.result)))
+        return _finished(await runtime.arun(step_store.finish(step, body.result)))
     assert body.error is not None
     error = msgspec.structs.asdict(body.error)
-    stored = await context.runtime.arun(
-        step_store.fail(asked, error, final=body.final, unknown=body.unknown)
+    stored = await runtime.arun(
+        step_store.fail(step, error, final=body.final, unknown=body.unknown)
     )
-    label = _label(body, asked.name)
-    return Reply(200, StepReply(outcome=_FAILED[stored], name=asked.name, label=label, result=None))
+    label = _label(body, step.name)
+    return Reply(200, StepReply(outcome=_FAILED[stored], name=step.name, label=label, result=None))
 
 
-def _asked(asking: RequestContext, body: StepBody) -> RemoteStep:
-    fence = fence_of(asking, body.fence)
+def _step_of(request: RequestContext, body: StepBody) -> RemoteStep:
+    fence = fence_of(request, body.fence)
     if fence is None:
         raise InvalidInput("fence", "is missing: send the fence of the delivery")
     if body.fingerprint is not None:
         checks.key(body.fingerprint, "fingerprint")
     return RemoteStep(
-        tenant=asking.tenant,
-        job_id=job_id_of(asking),
+        tenant=request.tenant,
+        job_id=job_id_of(request),
         fence=fence,
-        name=asking.path["name"],
+        name=request.path["name"],
         key=body.key,
         occurrence=body.occurrence,
         attempt=None if body.attempt is None else str(body.attempt),
@@ -141,11 +158,11 @@ _ONLY: Final = {
 }
 
 
-def _refuse_misplaced(body: StepBody) -> None:
+def _check_members(body: StepBody) -> None:
     for field, action in _ONLY.items():
         given = getattr(body, field)
         if body.action != action and given is not None and given is not False:
-            raise ConflictingOptions(field, f"is for {action!r} alone")
+            raise ConflictingOptions(field, f"is only for {action!r}")
     if body.action == "fail" and body.error is None:
         raise InvalidInput("error", "is missing: send the error of the step")
     if body.final and body.unknown:
@@ -160,94 +177,52 @@ def _label(body: StepBody, name: str) -> str:
     return name if body.occurrence == 1 else f"{name}#{body.occurrence}"
 
 
-def _begun(begun: step_store.StepStart) -> Reply:
-    told = StepReply(
+def _begun(start: step_store.StepStart) -> Reply:
+    reply = StepReply(
         outcome="run",
-        name=begun.name.name,
-        label=begun.name.label,
-        attempt=begun.row.owner,
-        attempts=begun.row.notes.attempts,
-        idempotency_key=begun.third_party_key,
+        name=start.name.name,
+        label=start.name.label,
+        attempt=start.row.owner,
+        attempts=start.row.notes.attempts,
+        idempotency_key=start.third_party_key,
     )
-    return Reply(201, told)
+    return Reply(201, reply)
 
 
-def _finished(begun: step_store.StepStart) -> Reply:
-    name = begun.name
-    told = StepReply(outcome="finished", name=name.name, label=name.label, result=begun.result)
-    return Reply(200, told)
+def _finished(start: step_store.StepStart) -> Reply:
+    name = start.name
+    reply = StepReply(outcome="finished", name=name.name, label=name.label, result=start.result)
+    return Reply(200, reply)
 
 
-async def list_steps(asking: RequestContext) -> Reply:
-    """All steps of a job."""
-    return Reply(200, StepList(items=await _steps(asking)))
+@ROUTES.add("GET", "/v1/jobs/{id}/steps", scope="work", answers={200: StepList})
+async def list_steps(request: RequestContext) -> Reply:
+    """List the steps of a job.
+
+    All steps of its deliveries, with their states and stored results.
+    """
+    return Reply(200, StepList(items=await _steps(request)))
 
 
-async def get_step(asking: RequestContext) -> Reply:
-    """One step, of the newest generation."""
-    query: StepQuery = asking.query
-    place = (asking.path["name"], query.key, query.occurrence)
+@ROUTES.add("GET", "/v1/jobs/{id}/steps/{name}", scope="work", query=StepQuery, answers={200: Step})
+async def get_step(request: RequestContext) -> Reply:
+    """One step of a job, of the newest generation.
+
+    `key` and `occurrence` distinguish steps of the same name.
+    """
+    query: StepQuery = request.query
+    place = (request.path["name"], query.key, query.occurrence)
     found = [
-        step for step in await _steps(asking) if (step.name, step.key, step.occurrence) == place
+        step for step in await _steps(request) if (step.name, step.key, step.occurrence) == place
     ]
     if not found:
-        raise Refused(
-            make(NOT_FOUND, f"The job has no step {place[0]!r} that has begun, or is over.")
-        )
+        raise Refused(make(NOT_FOUND, f"The job has no step {place[0]!r} that has begun or ended."))
     return Reply(200, max(found, key=lambda step: step.generation))
 
 
-async def _steps(asking: RequestContext) -> list[Step]:
-    job_id = job_id_of(asking)
-    found = await asking.calls.deliveries.asteps(job_id)
-    if not found and await asking.calls.aget(job_id) is None:
+async def _steps(request: RequestContext) -> list[Step]:
+    job_id = job_id_of(request)
+    found = await request.calls.deliveries.asteps(job_id)
+    if not found and await request.calls.aget(job_id) is None:
         raise JobNotFound(job_id)
     return found
-
-
-ROUTES: Final = (
-    Route(
-        method="PUT",
-        path="/v1/jobs/{id}/steps/{name}",
-        name="putStep",
-        summary="Begin a step of a delivery, or say how it ended",
-        description=(
-            "`begin` is answered with 201 `run` (do it, then finish it) or 200 `finished` with the"
-            " stored result. 409 `busy`: another try of this delivery is at it. 409"
-            " `outcome_unknown`: one that must not be repeated has vanished. 409 `step_failed`: it"
-            " failed for good. 409 `lease_lost`: the job is no longer this delivery's. 422"
-            " `key_reused`: it was begun with other arguments. A `finish` without a begin stores a"
-            " value at once."
-        ),
-        scope="work",
-        endpoint=say,
-        body=StepBody,
-        answers={201: StepReply, 200: StepReply},
-        problems=(404, 409, 422),
-    ),
-    Route(
-        method="GET",
-        path="/v1/jobs/{id}/steps",
-        name="listSteps",
-        summary="The steps of a job",
-        description="Every step of its deliveries, with its state and its stored result.",
-        scope="work",
-        endpoint=list_steps,
-        answers={200: StepList},
-        problems=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/jobs/{id}/steps/{name}",
-        name="getStep",
-        summary="One step of a job",
-        description=(
-            "Of the newest generation. `key` and `occurrence` tell steps of one name apart."
-        ),
-        scope="work",
-        endpoint=get_step,
-        query=StepQuery,
-        answers={200: Step},
-        problems=(404,),
-    ),
-)
