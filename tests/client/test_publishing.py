@@ -98,7 +98,7 @@ def test_a_job_may_have_its_own_backoff_and_retention(connect: Connect) -> None:
 
     body = json.loads(server.asked[0].body)
     assert body["backoff"] == {"type": "fixed", "base": 3.0}
-    assert body["retention"] == {"dead": 86400.0}
+    assert body["retention"] == {"completed": None, "dead": 86400.0, "cancelled": None}
 
 
 @pytest.mark.parametrize(

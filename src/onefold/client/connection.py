@@ -18,6 +18,7 @@ from onefold.client.requests import ClientRequest, ClientResponse, with_query
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.timestamps import span
+from onefold.model.wire import decoder, encode
 from onefold.runtime import Pause, Send
 
 if TYPE_CHECKING:
@@ -98,12 +99,12 @@ class Connection(msgspec.Struct, frozen=True):
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Procedure[ClientResponse]:
         """Send a POST with a new Idempotency-Key, so that the server executes it once."""
         headers = {**JSON, KEY: new_key()}
-        content = msgspec.json.encode(body or {})
+        content = encode(body or {})
         return self.request(ClientRequest(method="POST", path=path, body=content, headers=headers))
 
     def put(self, path: str, body: Mapping[str, Any]) -> Procedure[ClientResponse]:
         """Send a PUT. It is idempotent by itself."""
-        content = msgspec.json.encode(body)
+        content = encode(body)
         return self.request(ClientRequest(method="PUT", path=path, body=content, headers=JSON))
 
     def delete(
@@ -185,7 +186,7 @@ def wait_asked_by(response: ClientResponse | None) -> float:
 def decode(response: ClientResponse, kind: type[T]) -> T:
     """The body of a response as a value."""
     try:
-        return msgspec.json.decode(response.body, type=kind)
+        return decoder(kind).decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(response, str(error)) from error
 

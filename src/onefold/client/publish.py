@@ -14,6 +14,7 @@ from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.job import Enqueued, EnqueuedMany, NewJob
 from onefold.model.unique import Unique
+from onefold.model.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def enqueue(
         ClientRequest(
             method="POST",
             path=path("queues", new_job.queue, "jobs"),
-            body=msgspec.json.encode(body),
+            body=encode(body),
             headers=headers,
         )
     )
@@ -141,7 +142,7 @@ def _by_queue(listed: Sequence[Any]) -> dict[str, list[BatchJob]]:
         is_plain = new_job.idempotency_key is None and "uniqueKey" not in body
         if new_job.idempotency_key is not None:
             body["idempotencyKey"] = new_job.idempotency_key
-        text = msgspec.Raw(msgspec.json.encode(body))
+        text = msgspec.Raw(encode(body))
         queues.setdefault(batch_path, []).append(BatchJob(index, text, is_plain))
     return queues
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -16,8 +15,6 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model.json_text import encode_payload, is_array, is_object
-from onefold.model.lifecycle import Retention
-from onefold.model.retry import Exponential, Fixed
 from onefold.model.timestamps import span, to_micros
 from onefold.model.wire import camel
 
@@ -93,7 +90,7 @@ def wire_body(members: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def wire_value(name: str, value: Any) -> Any:  # noqa: PLR0911 - a case per type
+def wire_value(name: str, value: Any) -> Any:
     """One value of a body."""
     if name in JSON_VALUES:
         return json_value(value, name)
@@ -102,15 +99,7 @@ def wire_value(name: str, value: Any) -> Any:  # noqa: PLR0911 - a case per type
     if name in TIMES:
         to_micros(value, name)
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    match value:
-        case Exponential():
-            return {"type": "exponential", **wire_body(asdict(value))}
-        case Fixed():
-            return {"type": "fixed", "base": value.always.total_seconds()}
-        case Retention():
-            return wire_body(msgspec.structs.asdict(value))
-        case _:
-            return value
+    return value
 
 
 def json_value(value: Any, field: str) -> msgspec.Raw:

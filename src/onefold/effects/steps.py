@@ -426,7 +426,7 @@ class StepAttempt:
             return False
         self._row = yield from self._ledger.again(self._asked, self._row, failure)
         backoff = self._options.get("backoff") or DEFAULT_BACKOFF
-        yield Pause(backoff.delay(tried).total_seconds())
+        yield Pause(backoff.wait(tried).total_seconds())
         return True
 
     def _give_up(self, error: Exception, *, keeps: bool = False) -> Procedure[None]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from onefold.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
+
+ATTEMPTS: Final = range(1, 101)
+PRIORITIES: Final = range(-32768, 32768)
 
 
 def options(given: Mapping[str, Any], known: AbstractSet[str]) -> None:
@@ -24,6 +27,17 @@ def options(given: Mapping[str, Any], known: AbstractSet[str]) -> None:
             raise InvalidInput(
                 name, f"is not an option here; the options are {', '.join(sorted(known))}"
             )
+
+
+def attempts(value: object) -> int:
+    """A number of attempts."""
+    if type(value) is not int or value not in ATTEMPTS:
+        raise InvalidInput(
+            "max_attempts",
+            f"must be a whole number from {ATTEMPTS[0]} to {ATTEMPTS[-1]}, got {value!r}. The first"
+            " attempt counts: 1 means no retry",
+        )
+    return value
 
 
 def flag(value: object, field: str) -> bool:

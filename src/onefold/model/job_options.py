@@ -12,21 +12,21 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.json_text import encode_payload
 from onefold.model.lifecycle import Retention
-from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
+from onefold.model.retry import DEFAULT_BACKOFF, Backoff
 from onefold.model.timestamps import span, to_micros
+from onefold.model.wire import decoder, encode
 
 if TYPE_CHECKING:
     from onefold.model.job import NewJob
-    from onefold.model.retry import Backoff
 
 TAGS: Final = 50
 METADATA_BYTES: Final = 64 * 1024
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The stored options. Times are microseconds."""
+    """The stored options. Times are microseconds, but the waits of a backoff are seconds."""
 
-    backoff: dict[str, Any] | None = None
+    backoff: Backoff | None = None
     keep: dict[str, int] | None = None
     """How long the record is kept, by outcome, as in `Retention`."""
     timeout: int | None = None
@@ -40,8 +40,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     """The publish key of the job, for display. Its claim decides."""
 
 
-_decoder = msgspec.json.Decoder(Options)
-_encode: Final = msgspec.json.Encoder().encode
+_decoder: Final = decoder(Options)
 _NO_OPTIONS: Final = Options()
 
 
@@ -52,13 +51,13 @@ def read_options(text: str | None) -> Options:
 
 def backoff_of(options: Options) -> Backoff:
     """The job's own backoff, or the default."""
-    return DEFAULT_BACKOFF if options.backoff is None else from_json(options.backoff)
+    return options.backoff or DEFAULT_BACKOFF
 
 
 def encode_options(job: NewJob, *, exists: bool) -> str:
     """Check and encode the options; `exists`: the record holds a key after the job has ended."""
     options = Options(
-        backoff=None if job.backoff is None else stored_backoff(job.backoff),
+        backoff=checked_backoff(job.backoff),
         keep=None if job.retention is None else stored_keep(job.retention, exists=exists),
         timeout=None if job.timeout is None else _timeout(job.timeout),
         tags=_tags(job.tags) if job.tags != () else (),
@@ -68,20 +67,18 @@ def encode_options(job: NewJob, *, exists: bool) -> str:
         tick=None if job.tick is None else to_micros(job.tick, "tick"),
         published=job.idempotency_key,
     )
-    return _encode(options).decode()
+    return encode(options).decode()
 
 
 def _timeout(timeout: object) -> int:
     return span(timeout, "timeout", least=timedelta(milliseconds=1))
 
 
-def stored_backoff(backoff: object) -> dict[str, Any] | None:
-    """A backoff in its stored form."""
-    if backoff is None:
-        return None
-    if not isinstance(backoff, Exponential | Fixed):
+def checked_backoff(backoff: object) -> Backoff | None:
+    """The same backoff, or None."""
+    if backoff is not None and not isinstance(backoff, Backoff):
         raise InvalidInput("backoff", f"must be Exponential or Fixed, got {backoff!r}")
-    return backoff.to_json()
+    return backoff
 
 
 def stored_keep(retention: object, *, exists: bool = False) -> dict[str, int] | None:

@@ -155,7 +155,7 @@ def next_step(
     if effect.to.is_final:
         return Transition(effect.to, attempt, vanished, reason=reason or _default_reason(event))
     if effect.otherwise is not None and after is None:
-        after = job.backoff.delay(attempt) // MICROSECOND
+        after = job.backoff.wait(attempt) // MICROSECOND
     run_at = now + (after or 0)
     not_before = None if effect.otherwise is None else run_at
     return Transition(effect.to, attempt, vanished, run_at=run_at, not_before=not_before)

@@ -29,8 +29,6 @@ Now: TypeAlias = int | Callable[[], int]
 """The time in microseconds, or a function that returns it: only a bucket or a `run_at` needs it."""
 
 PAYLOAD_BYTES: Final = 1024 * 1024
-ATTEMPTS: Final = range(1, 101)
-PRIORITIES: Final = range(-32768, 32768)
 
 # The states in which a key is held, as bits of State: the index tests one of them.
 SCOPES: Final = {"queued": 0b00001, "active": 0b00011, "exists": 0b11111}
@@ -161,8 +159,8 @@ def _check(kind: object, queue: object, priority: object, max_attempts: object) 
     """Check what most jobs of a large batch have in common, once."""
     checks.name(kind, "kind")
     checks.queue(queue, "queue")
-    _whole(priority, "priority", PRIORITIES)
-    attempts(max_attempts)
+    _whole(priority, "priority", checks.PRIORITIES)
+    checks.attempts(max_attempts)
 
 
 def _has_options(job: NewJob) -> bool:
@@ -293,16 +291,5 @@ def _whole(value: object, field: str, allowed: range) -> int:
     if type(value) is not int or value not in allowed:
         raise InvalidInput(
             field, f"must be a whole number from {allowed[0]} to {allowed[-1]}, got {value!r}"
-        )
-    return value
-
-
-def attempts(value: object) -> int:
-    """A number of attempts."""
-    if type(value) is not int or value not in ATTEMPTS:
-        raise InvalidInput(
-            "max_attempts",
-            f"must be a whole number from {ATTEMPTS[0]} to {ATTEMPTS[-1]}, got {value!r}. The first"
-            " attempt counts: 1 means no retry",
         )
     return value

@@ -20,12 +20,12 @@ import msgspec
 from onefold.errors import InvalidInput
 from onefold.model import checks
 from onefold.model.checks import qualified
-from onefold.model.job_options import stored_backoff, stored_keep
+from onefold.model.job_options import checked_backoff, stored_keep
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit, Rate
-from onefold.model.new_job import attempts
-from onefold.model.retry import Backoff, from_json
+from onefold.model.retry import Backoff
 from onefold.model.timestamps import MICROSECOND, from_micros, to_micros
+from onefold.model.wire import decoder, encode
 
 StoredLimit: TypeAlias = tuple[int | None, int | None, int | None]
 """Concurrency, and the count and period of a rate."""
@@ -308,10 +308,10 @@ def checked(configuration: QueueConfiguration) -> QueueConfiguration:
     _check_endpoint(configuration.endpoint)
     _one_of(configuration.mode, "mode", MODES)
     _one_of(configuration.ack_timeout_action, "ack_timeout_action", ACTIONS)
-    attempts(configuration.max_attempts)
+    checks.attempts(configuration.max_attempts)
     _check_seconds(configuration.timeout, "timeout", TIMEOUTS)
     _check_seconds(configuration.ack_timeout, "ack_timeout", ACK_TIMEOUTS)
-    stored_backoff(configuration.backoff)
+    checked_backoff(configuration.backoff)
     stored_keep(configuration.retention)
     _ = configuration.limit
     _check_secrets(configuration.secrets)
@@ -390,7 +390,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     endpoint: str | None = None
     mode: Mode = "standard"
     max_attempts: int = 8
-    backoff: dict[str, Any] | None = None
+    backoff: Backoff | None = None
     timeout: float = 15.0
     ack_timeout: float = 300.0
     ack_timeout_action: AckTimeoutAction = "retry"
@@ -402,7 +402,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     paused_reason: str | None = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Stored)
+_decoder: Final = decoder(_Stored)
 
 
 def encode_configuration(configuration: QueueConfiguration) -> str:
@@ -411,7 +411,7 @@ def encode_configuration(configuration: QueueConfiguration) -> str:
         configuration.endpoint,
         configuration.mode,
         configuration.max_attempts,
-        stored_backoff(configuration.backoff),
+        checked_backoff(configuration.backoff),
         configuration.timeout,
         configuration.ack_timeout,
         configuration.ack_timeout_action,
@@ -422,7 +422,7 @@ def encode_configuration(configuration: QueueConfiguration) -> str:
         dict(configuration.headers) or None,
         configuration.paused_reason,
     )
-    return msgspec.json.encode(stored).decode()
+    return encode(stored).decode()
 
 
 def read_configuration(text: str) -> QueueConfiguration:
@@ -432,7 +432,7 @@ def read_configuration(text: str) -> QueueConfiguration:
         endpoint=stored.endpoint,
         mode=stored.mode,
         max_attempts=stored.max_attempts,
-        backoff=None if stored.backoff is None else from_json(stored.backoff),
+        backoff=stored.backoff,
         timeout=stored.timeout,
         ack_timeout=stored.ack_timeout,
         ack_timeout_action=stored.ack_timeout_action,

@@ -9,29 +9,50 @@ import math
 import random as dice
 import re
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.timestamps import MICROSECOND, span
+from onefold.model.timestamps import MICROSECOND, Duration, duration_field, set_durations, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+class Backoff:
+    """How long a failed job waits before its next attempt: `Exponential` or `Fixed`.
+
+    On the wire, the member `type` tells which; without it, it is exponential.
+    """
+
+    __slots__ = ()
+
+    def wait(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
+        """How long to wait after this attempt; the first is 1."""
+        raise NotImplementedError
+
+
+class Exponential(
+    msgspec.Struct,
+    Backoff,
+    frozen=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag="exponential",
+):
     """`base`, multiplied by `factor` with every attempt, at most `cap`.
 
     With full jitter the wait is a random part of that, so that jobs that failed together do not
     retry together.
     """
 
-    base: timedelta = timedelta(seconds=1)
+    base: Duration = duration_field(seconds=1)
     factor: float = 2.0
-    cap: timedelta = timedelta(hours=1)
+    cap: Duration = duration_field(hours=1)
     jitter: Literal["full", "none"] = "full"
 
     def __post_init__(self) -> None:
@@ -43,8 +64,9 @@ class Exponential:
         _check_factor(self.factor)
         if self.jitter not in ("full", "none"):
             raise InvalidInput("jitter", f'must be "full" or "none", got {self.jitter!r}')
+        set_durations(self, "base", "cap")
 
-    def delay(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
+    def wait(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
         """How long to wait after this attempt; the first is 1."""
         _check_attempt(attempt)
         longest = self._longest(attempt)
@@ -60,64 +82,30 @@ class Exponential:
             return self.cap
         return self.base * growth
 
-    def to_json(self) -> dict[str, Any]:
-        """The stored form: the type, and durations in microseconds."""
-        return {
-            "type": "exponential",
-            "base": self.base // MICROSECOND,
-            "factor": self.factor,
-            "cap": self.cap // MICROSECOND,
-            "jitter": self.jitter,
-        }
 
+class Fixed(
+    msgspec.Struct,
+    Backoff,
+    frozen=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag="fixed",
+):
+    """The same delay after every attempt. A delay of zero retries at once."""
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
-class Fixed:
-    """The same delay after every attempt."""
+    delay: Duration = msgspec.field(name="base")
 
-    # Not `delay`, which is the method of both kinds of backoff.
-    always: timedelta
+    def __post_init__(self) -> None:
+        """Reject an invalid delay."""
+        span(self.delay, "delay")
+        set_durations(self, "delay")
 
-    def __init__(self, delay: timedelta) -> None:
-        """A delay of zero retries at once."""
-        span(delay, "delay")
-        object.__setattr__(self, "always", delay)
-
-    def __repr__(self) -> str:
-        """As code."""
-        return f"Fixed({self.always!r})"
-
-    def delay(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
+    def wait(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
         """How long to wait after this attempt; the first is 1. There is no randomness."""
         del random
         _check_attempt(attempt)
-        return self.always
-
-    def to_json(self) -> dict[str, Any]:
-        """The stored form: the type, and the delay in microseconds."""
-        return {"type": "fixed", "delay": self.always // MICROSECOND}
-
-
-Backoff: TypeAlias = Exponential | Fixed
-
-
-def from_json(stored: Mapping[str, Any]) -> Backoff:
-    """The backoff that `to_json` stored."""
-    try:
-        match stored["type"]:
-            case "exponential":
-                return Exponential(
-                    base=stored["base"] * MICROSECOND,
-                    factor=stored["factor"],
-                    cap=stored["cap"] * MICROSECOND,
-                    jitter=stored["jitter"],
-                )
-            case "fixed":
-                return Fixed(stored["delay"] * MICROSECOND)
-            case other:
-                raise InvalidInput("backoff", f"has an unknown type, {other!r}")
-    except (KeyError, TypeError, OverflowError) as error:
-        raise InvalidInput("backoff", f"cannot be read: {stored!r}") from error
+        return self.delay
 
 
 def _check_attempt(attempt: int) -> None:

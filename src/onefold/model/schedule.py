@@ -22,6 +22,7 @@ from onefold.model.json_text import decode_payload
 from onefold.model.new_job import NewJobRow, Prepared, prepare
 from onefold.model.timestamps import LATEST, MICROSECOND, from_micros
 from onefold.model.unique import Unique
+from onefold.model.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -340,7 +341,7 @@ def job_of(schedule: Schedule, tick: int, *, now: int, run_at: int | None = None
         unique_states=template.unique_states,
         unique_for=template.unique_for,
         expires_at=None,
-        options=msgspec.json.encode(said).decode(),
+        options=encode(said).decode(),
         group_key=template.group_key,
     )
     return Prepared(request, state="scheduled" if run_at > now else "ready")

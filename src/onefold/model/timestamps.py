@@ -7,7 +7,7 @@ Both databases compare, add and index this integer in the same way. Users see aw
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -34,10 +34,19 @@ else:
 
         __slots__ = ()
 
+        def __repr__(self) -> str:
+            # As users write it.
+            return super().__repr__().replace("Duration", "datetime.timedelta", 1)
+
 
 def as_duration(length: timedelta) -> Duration:
     """The same length as a value for the wire."""
     return Duration(length.days, length.seconds, length.microseconds)
+
+
+def duration_field(**length: float) -> Any:
+    """A field of a struct with this default: msgspec puts no plain default into a JSON Schema."""
+    return msgspec.field(default_factory=lambda: as_duration(timedelta(**length)))
 
 
 def set_durations(value: msgspec.Struct, *fields: str) -> None:

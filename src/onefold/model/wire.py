@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Meta
 
 from onefold.errors import InvalidInput
-from onefold.model.new_job import ATTEMPTS, PRIORITIES
+from onefold.model.checks import ATTEMPTS, PRIORITIES
+from onefold.model.json_text import is_object
+from onefold.model.retry import Backoff, Exponential, Fixed
 from onefold.model.timestamps import Duration, span
 
 if TYPE_CHECKING:
@@ -83,14 +85,29 @@ def iso_or_none(moment: datetime | None) -> str | None:
 
 
 @cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder for values that Onefold itself has written."""
     return msgspec.json.Decoder(kind, dec_hook=_decode_hook)
 
 
+class _InvalidMember(ValueError):
+    """An invalid member of a value that `_decode_hook` reads."""
+
+    def __init__(self, error: InvalidInput) -> None:
+        super().__init__(str(error))
+        self.error: InvalidInput = error
+
+
 def _decode_hook(kind: type, value: object) -> object:
+    if kind is Duration:
+        return _duration(value)
+    if kind is Backoff:
+        return _backoff(value)
+    raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
+
+
+def _duration(value: object) -> timedelta:
     """A duration from seconds. Errors are worded as those of msgspec, which adds the place."""
-    if kind is not Duration:
-        raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"Expected `float`, got `{_JSON_TYPES.get(type(value), 'object')}`")  # noqa: TRY004
     if value < 0:
@@ -101,6 +118,16 @@ def _decode_hook(kind: type, value: object) -> object:
         raise ValueError(f"Expected a number of seconds, got {value!r}") from error
 
 
+def _backoff(value: Any) -> Backoff:
+    kind = Fixed if is_object(value) and value.get("type") == "fixed" else Exponential
+    try:
+        return msgspec.convert(value, kind, dec_hook=_decode_hook)
+    except msgspec.ValidationError as error:
+        raise _InvalidMember(_invalid(error)) from error
+    except InvalidInput as error:
+        raise _InvalidMember(error) from error
+
+
 _JSON_TYPES: Final[dict[type, str]] = {str: "str", bool: "bool", list: "array", type(None): "null"}
 
 
@@ -108,20 +135,23 @@ def schema_of(kind: type) -> dict[str, Any]:
     """The JSON Schema of a type that msgspec does not know."""
     if kind is Duration:
         return {"type": "number", "minimum": 0, "description": "Seconds."}
+    if kind is Backoff:
+        _, kinds = msgspec.json.schema_components((Exponential, Fixed), schema_hook=schema_of)
+        return {"anyOf": list(kinds.values())}
     raise NotImplementedError
 
 
 def decode(body: bytes, kind: Any) -> Any:
     """A body as a value of `kind`; raises `BadBody`, which names the place."""
     try:
-        value = _decoder(kind).decode(body)
+        value = decoder(kind).decode(body)
         text = body.decode()
         names = _NAMES.findall(text)
         if "\\" in text or len(set(names)) != len(names) or _LONG_NUMBER.search(text):
             # A member may be repeated. It is rejected: parsers disagree about which one counts.
             _strict.decode(text)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from error
+        raise _invalid(error) from error
     except msgspec.DecodeError as error:
         raise BadBody("$", _malformed(body, str(error))) from error
     except RecursionError as error:
@@ -150,11 +180,15 @@ _strict: Final = json.JSONDecoder(object_pairs_hook=_members)
 _PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
 
 
-def _invalid(message: str) -> BadBody:
+def _invalid(error: msgspec.ValidationError) -> BadBody:
     """From the decoder's message: `Expected `int`, got `str` - at `$.delay``."""
-    found = _PLACE.match(message)
+    found = _PLACE.match(str(error))
     assert found is not None
     what, where = found["what"], found["where"] or "$"
+    if isinstance(error.__cause__, _InvalidMember):
+        inner = error.__cause__.error
+        place = where if inner.field == "$" else f"{where}.{inner.field}"
+        return BadBody(_plain(place), inner.reason)
     if unknown := re.match(r"Object contains unknown field `(.*)`$", what, re.DOTALL):
         return BadBody(_plain(f"{where}.{unknown[1]}"), "is not a known member")
     if missing := re.match(r"Object missing required field `(.*)`$", what, re.DOTALL):
@@ -200,7 +234,7 @@ def convert_query(pairs: Sequence[tuple[str, str]], kind: Any) -> Any:
     try:
         return msgspec.convert(given, kind, strict=False, dec_hook=_decode_hook)
     except msgspec.ValidationError as error:
-        bad = _invalid(str(error))
+        bad = _invalid(error)
         raise BadBody(bad.field, bad.reason, of="query") from error
 
 

@@ -13,11 +13,11 @@ from onefold.model.checks import qualified
 from onefold.model.job import NewJob
 from onefold.model.job_options import TAGS
 from onefold.model.lifecycle import Retention
+from onefold.model.retry import Backoff
 from onefold.model.timestamps import Duration, Moment
 from onefold.model.wire import Attempts, BadBody, Body, Priority, camel
 from onefold.operations.enqueue import policy
 from onefold.server.request_context import Reply, Route
-from onefold.server.routes.queues import BackoffSettings, backoff_of
 from onefold.server.simpleq import Published, PublishedMany, published
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class JobBody(Body):
     """The kind; by default the name of the queue."""
     max_attempts: Attempts | None = None
     """By default the queue's, as are backoff and retention."""
-    backoff: BackoffSettings | None = None
+    backoff: Backoff | None = None
     retention: Retention | None = None
     group_key: str | None = None
     expires_at: Moment | None = None
@@ -136,7 +136,7 @@ def new_job_of(
         unique_for=body.unique_for,
         across_kinds=body.across_kinds,
         idempotency_key=key,
-        backoff=settings.backoff if body.backoff is None else backoff_of(body.backoff),
+        backoff=settings.backoff if body.backoff is None else body.backoff,
         retention=retention,
         expires_at=body.expires_at,
         timeout=body.timeout,

@@ -5,12 +5,12 @@ Also here: the JSON of a queue, and its conversion to the settings of the engine
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from onefold.app.queues import OVERLAP
-from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.errors import InvalidInput
 from onefold.model import checks
 from onefold.model.lifecycle import Retention
 from onefold.model.queue import (
@@ -24,7 +24,7 @@ from onefold.model.queue import (
     SigningSecret,
     checked,
 )
-from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed
+from onefold.model.retry import DEFAULT_BACKOFF, Backoff
 from onefold.model.timestamps import Duration, Iso, as_duration
 from onefold.model.wire import (
     Answer,
@@ -40,7 +40,6 @@ from onefold.server.request_context import Reply, Route
 
 if TYPE_CHECKING:
     from onefold.model.queue import ServedQueue
-    from onefold.model.retry import Backoff
     from onefold.server.request_context import RequestContext
 
 
@@ -51,20 +50,6 @@ PushSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=TIMEOUTS[0], le=TIMEOU
 AckSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=ACK_TIMEOUTS[0], le=ACK_TIMEOUTS[1])]
 
 
-class BackoffSettings(Body):
-    """How long a failed job waits before its next attempt."""
-
-    type: Literal["exponential", "fixed"] = "exponential"
-    base: Duration = msgspec.field(default_factory=lambda: Duration(seconds=1))
-    """The first wait, by default 1; of a fixed backoff, every wait."""
-    factor: float | None = None
-    """The factor from each wait to the next; 2."""
-    cap: Duration | None = None
-    """The longest wait; an hour."""
-    jitter: Literal["full", "none"] | None = None
-    """`full`: each wait is a random part of its length, so that retries are spread."""
-
-
 class QueueBody(Body):
     """A whole queue: a member that is left out has its default, not its earlier value."""
 
@@ -73,7 +58,7 @@ class QueueBody(Body):
     mode: Mode = DEFAULTS.mode
     """`standard`: a 2xx ends the job. `ack`: after a 2xx the job waits for an ack."""
     max_attempts: Attempts = DEFAULTS.max_attempts
-    backoff: BackoffSettings | None = None
+    backoff: Backoff | None = None
     rate_limit: str | None = None
     """How many jobs start per period: `100/m`, `10/30s`."""
     concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -99,7 +84,7 @@ class QueueAnswer(Answer):
     endpoint: str | None
     mode: Mode
     max_attempts: int
-    backoff: BackoffSettings
+    backoff: Backoff
     rate_limit: str | None
     concurrency: int | None
     timeout: float
@@ -158,7 +143,7 @@ def configuration_of(body: QueueBody, policy: AddressPolicy) -> QueueConfigurati
         endpoint=_endpoint(body.endpoint, policy),
         mode=body.mode,
         max_attempts=body.max_attempts,
-        backoff=backoff_of(body.backoff),
+        backoff=body.backoff,
         timeout=body.timeout,
         ack_timeout=body.ack_timeout,
         ack_timeout_action=body.ack_timeout_action,
@@ -187,22 +172,6 @@ def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:
     read = endpoint(url)
     policy.check(read)
     return read.url
-
-
-def backoff_of(body: BackoffSettings | None) -> Backoff | None:
-    """The backoff of a body; None if it is not set."""
-    if body is None:
-        return None
-    said = {"factor": body.factor, "cap": body.cap, "jitter": body.jitter}
-    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
-    if body.type == "fixed":
-        if given:
-            raise ConflictingOptions(f"backoff.{next(iter(given))}", "needs an exponential backoff")
-        return Fixed(body.base)
-    try:
-        return Exponential(base=body.base, **given)
-    except InvalidInput as error:
-        raise type(error)(f"backoff.{error.field}", error.reason) from error
 
 
 def said_of(queue: ServedQueue) -> QueueAnswer:
@@ -243,7 +212,7 @@ def _members(queue: ServedQueue) -> dict[str, Any]:
         "endpoint": said.endpoint,
         "mode": said.mode,
         "max_attempts": said.max_attempts,
-        "backoff": _backoff_said(DEFAULT_BACKOFF if said.backoff is None else said.backoff),
+        "backoff": said.backoff or DEFAULT_BACKOFF,
         "rate_limit": said.rate,
         "concurrency": said.concurrency,
         "timeout": said.timeout,
@@ -260,18 +229,6 @@ def _members(queue: ServedQueue) -> dict[str, Any]:
         "created_at": iso(queue.created_at),
         "updated_at": iso(queue.updated_at),
     }
-
-
-def _backoff_said(backoff: Backoff) -> BackoffSettings:
-    if isinstance(backoff, Fixed):
-        return BackoffSettings(type="fixed", base=as_duration(backoff.always))
-    return BackoffSettings(
-        type="exponential",
-        base=as_duration(backoff.base),
-        factor=backoff.factor,
-        cap=as_duration(backoff.cap),
-        jitter=backoff.jitter,
-    )
 
 
 class QueuesQuery(Query):
