@@ -285,7 +285,8 @@ async def test_a_job_beats_its_kind_and_a_kind_its_queue(stage: Stage) -> None:
     async def said(answer: Any) -> tuple[Any, ...]:
         job = await stage.get(answer)
         keep = job.options.keep or {}
-        waits = (job.options.backoff or {}).get("delay")
+        backoff = job.options.backoff
+        waits = backoff.delay // timedelta(microseconds=1) if isinstance(backoff, Fixed) else None
         minute = 60_000_000
         return tuple(
             None if one is None else one // minute

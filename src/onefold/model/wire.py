@@ -119,7 +119,8 @@ def _duration(value: object) -> timedelta:
 
 
 def _backoff(value: Any) -> Backoff:
-    kind = Fixed if is_object(value) and value.get("type") == "fixed" else Exponential
+    is_fixed = is_object(value) and value.get("type") == "fixed"
+    kind: type[Fixed | Exponential] = Fixed if is_fixed else Exponential
     try:
         return msgspec.convert(value, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Onefold
+from onefold import Fixed, Onefold
 from onefold.model.ids import made_at
 from onefold.model.wire import iso
 from tests.fixtures.colours import Clock, Store
@@ -51,10 +51,10 @@ async def test_the_job_has_the_queue_as_its_kind_and_the_settings_of_the_queue(a
     assert one is not None
     assert other is not None
     assert (one.kind, one.queue, one.max_attempts) == ("payments", "payments", 3)
-    assert one.options.backoff == {"type": "fixed", "delay": 7_000_000}
+    assert one.options.backoff == Fixed(timedelta(seconds=7))
     assert one.options.keep == {"completed": 60_000_000, "dead": 90_000_000}
     assert (other.kind, other.max_attempts) == ("charge", 5)
-    assert other.options.backoff == {"type": "fixed", "delay": 1_000_000}
+    assert other.options.backoff == Fixed(timedelta(seconds=1))
     assert other.options.keep == {"completed": 60_000_000, "dead": 5_000_000}
 
 
