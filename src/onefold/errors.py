@@ -339,8 +339,8 @@ class QueueNotEmpty(Conflict):
     def __init__(self, name: str) -> None:
         """`name` is the queue that was to be removed."""
         super().__init__(
-            f"There are jobs in the queue {name!r}, queued or running. Let them end, or remove it"
-            " with force=True: they are removed with it then.",
+            f"There are jobs in the queue {name!r}, queued or running. Wait until they have ended,"
+            " or remove the queue with force=true, which removes its jobs, too.",
             name=name,
         )
 

@@ -1,13 +1,11 @@
 """`create_app`: the server as one ASGI application, to run by itself or to mount.
 
-Also here: the settings of a server, the state that all requests share, and the table of routes,
-the busiest first, because routing tries them in this order.
+Also here: the settings of a server, and the table of routes, the busiest first, because routing
+tries them in this order.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib.util import find_spec
@@ -15,20 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.errors import Needs
+from onefold.errors import InvalidInput, Needs
 
 with Needs("onefold[server]"):
     from starlette.routing import Route as Path
     from starlette.routing import Router
 
-
-from onefold.errors import InvalidInput
-from onefold.model.wire import headers_of
-from onefold.server import problems
-from onefold.server.asgi_io import problem_response, request_id_of, send_response
 from onefold.server.auth import Authority
 from onefold.server.deadlines import Deadlines
-from onefold.server.dispatch import AccessLog, AccessRecord, PathApp
+from onefold.server.dispatch import AccessLog, PathApp
 from onefold.server.drain import draining_at_signals
 from onefold.server.events import Feed
 from onefold.server.keyed import keyed_route
@@ -51,55 +44,15 @@ from onefold.server.routes.meta import about_routes
 from onefold.server.unread_responses import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping
+
+    from starlette.types import Receive, Scope, Send
 
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold, Tenant
     from onefold.push.push_worker import PushWorker
-    from onefold.server.asgi_io import Receive, Scope, Send
     from onefold.server.request_context import Route
     from onefold.web.idempotency.keyed_routes import KeyedRoute
-
-
-class Server:
-    """The state of one server process."""
-
-    def __init__(self, onefold: Onefold, settings: ServerSettings) -> None:
-        """Create the parts; nothing runs yet."""
-        self.onefold: Onefold = onefold
-        self.context: Context = onefold.context
-        self.settings: ServerSettings = settings
-        self.queues: QueueCache = QueueCache(onefold)
-        self.deadlines: Deadlines = Deadlines()
-        self.unread: Unread = Unread(self.deadlines, settings.request_timeout.total_seconds())
-        """The responses that HTTP/2 clients have not read yet."""
-        self.feed: Feed = Feed(onefold.context.hooks)
-        """The events of this process, for its listeners."""
-        self.courier: PushWorker | None = None
-        """The worker that pushes jobs; None before the start, or if this process does not push."""
-        self.keyed_route: KeyedRoute = keyed_route(onefold, settings.request_timeout)
-        """The policy of POSTs with an Idempotency-Key."""
-        self.draining: bool = False
-        """True if the server accepts no new work."""
-        self._tenants: dict[str, Tenant] = {"": onefold}
-
-    def drain(self) -> None:
-        """Accept no new work, and end the streams."""
-        self.draining = True
-        self.feed.close()
-
-    def calls_of(self, tenant: str) -> Tenant:
-        """The calls of one tenant; created once."""
-        calls = self._tenants.get(tenant)
-        if calls is None:
-            calls = self._tenants[tenant] = self.onefold.tenant(tenant)
-        return calls
-
-    def changed(self, tenant: str, queue: str) -> None:
-        """Drop the cached settings of a queue, and notify the push worker."""
-        self.queues.forget(tenant, queue)
-        if self.courier is not None:
-            self.courier.changed()
 
 
 MEBIBYTE: Final = 1024 * 1024
@@ -151,12 +104,6 @@ ROUTES: Final[tuple[Route, ...]] = (
 )
 
 
-NOWHERE: Final = "-"
-"""The route label for unknown paths: a label per path would be unbounded."""
-
-log: logging.Logger = logging.getLogger("onefold.server")
-
-
 def create_app(onefold: Onefold, settings: ServerSettings | None = None) -> ServerApp:
     """The server on a database.
 
@@ -169,28 +116,48 @@ def create_app(onefold: Onefold, settings: ServerSettings | None = None) -> Serv
 
 
 class ServerApp:
-    """An ASGI application. Its lifespan starts the pushing of jobs, and drains at the end."""
+    """An ASGI application, and the state that its requests share.
+
+    Its lifespan starts the pushing of jobs, and drains at the end.
+    """
 
     def __init__(self, onefold: Onefold, settings: ServerSettings, *, closes: bool = False) -> None:
         """Made by `create_app`. With `closes`, it closes `onefold` at its end."""
-        self._closes = closes
-        self.server: Server = Server(onefold, settings)
+        self.onefold: Onefold = onefold
+        self.context: Context = onefold.context
+        self.settings: ServerSettings = settings
+        self.tenants: Mapping[str, Tenant] = _Tenants(onefold)
+        """The calls of each tenant."""
+        self.authority: Authority = Authority(onefold, anonymous=settings.anonymous)
+        self.queues: QueueCache = QueueCache(onefold)
+        self.deadlines: Deadlines = Deadlines()
+        self.unread: Unread = Unread(self.deadlines, settings.request_timeout.total_seconds())
+        """The responses that HTTP/2 clients have not read yet."""
+        self.feed: Feed = Feed(onefold.context.hooks)
+        """The events of this process, for its listeners."""
+        self.push_worker: PushWorker | None = None
+        """None before the start, or if this process does not push."""
+        self.keyed_route: KeyedRoute = keyed_route(onefold, settings.request_timeout)
+        """The policy of POSTs with an Idempotency-Key."""
+        self.draining: bool = False
+        """True if the server accepts no new work."""
         metrics = HttpMetrics(onefold) if find_spec("prometheus_client") else None
-        self._access = AccessLog(metrics, wanted=settings.access_log)
-        authority = Authority(onefold, anonymous=settings.anonymous)
-        routes = (*ROUTES, *about_routes(ROUTES, metrics))
+        self.access_log: AccessLog = AccessLog(metrics, wanted=settings.access_log)
+        paths: dict[str, dict[str, Route]] = {}
+        for route in (*ROUTES, *about_routes(ROUTES, metrics)):
+            paths.setdefault(route.path, {})[route.method] = route
+        self._closes = closes
         self._router = Router(
-            routes=[
-                Path(path, PathApp(self.server, authority, methods, self._access))
-                for path, methods in _by_path(routes).items()
-            ],
+            routes=[Path(path, PathApp(self, methods)) for path, methods in paths.items()],
             redirect_slashes=False,
-            default=self._nowhere,
+            default=PathApp(self, {}),
             lifespan=self.lifespan,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        if scope["type"] == "websocket":
+            return  # which rejects it
         raw = scope.get("raw_path")
         if raw is not None and (b"%" in raw or not raw.isascii()):
             # Routes match the raw path, so that a name may contain an encoded slash.
@@ -201,47 +168,47 @@ class ServerApp:
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:
         """Push jobs while it is open. An application that mounts this one has to run it."""
         del app
-        server = self.server
-        server.draining = False
+        self.draining = False
         async with AsyncExitStack() as stack:
             if self._closes:
                 # Entered first, so closed last: the other parts may still write.
-                stack.push_async_callback(server.onefold.aclose)
-            if server.settings.push:
+                stack.push_async_callback(self.onefold.aclose)
+            if self.settings.push:
                 from onefold.push.push_worker import PushSettings, PushWorker
 
                 settings = PushSettings(
-                    concurrency=server.settings.push_concurrency,
-                    grace=server.settings.grace,
-                    allow=server.settings.push_allow,
+                    concurrency=self.settings.push_concurrency,
+                    grace=self.settings.grace,
+                    allow=self.settings.push_allow,
                 )
-                server.courier = await stack.enter_async_context(
-                    PushWorker(server.onefold, settings)
-                )
-            stack.enter_context(draining_at_signals(server.drain))
+                worker = PushWorker(self.onefold, settings)
+                self.push_worker = await stack.enter_async_context(worker)
+            stack.enter_context(draining_at_signals(self.drain))
             try:
                 yield
             finally:
-                server.drain()
-        server.courier = None
+                self.drain()
+        self.push_worker = None
 
-    async def _nowhere(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Return 404 for an unknown path."""
-        del receive
-        if scope["type"] != "http":
-            return
-        started = time.perf_counter()
-        known = AccessRecord(request_id_of(headers_of(scope["headers"])))
-        path = scope["path"]
-        refused = problems.not_found(path[:200])
-        response = problem_response(refused.problem, instance=path, request_id=known.request_id)
-        head = scope["method"] == "HEAD"
-        await send_response(send, response, request_id=known.request_id, head=head)
-        self._access.note(scope, NOWHERE, response.status, started=started, known=known)
+    def drain(self) -> None:
+        """Accept no new work, and end the streams."""
+        self.draining = True
+        self.feed.close()
+
+    def changed(self, tenant: str, queue: str) -> None:
+        """Drop the cached settings of a queue, and notify the push worker."""
+        self.queues.forget(tenant, queue)
+        if self.push_worker is not None:
+            self.push_worker.changed()
 
 
-def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
-    paths: dict[str, dict[str, Route]] = {}
-    for route in routes:
-        paths.setdefault(route.path, {})[route.method] = route
-    return paths
+class _Tenants(dict[str, "Tenant"]):
+    """The calls of each tenant, created once. The name of the operator is empty."""
+
+    def __init__(self, onefold: Onefold) -> None:
+        super().__init__({"": onefold})
+        self._onefold = onefold
+
+    def __missing__(self, tenant: str) -> Tenant:
+        calls = self[tenant] = self._onefold.tenant(tenant)
+        return calls

@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
 import re
-import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-import msgspec
-
 from onefold.model import wire
+from onefold.model.ids import new_id
 from onefold.model.wire import BadBody
 from onefold.server import problems
-from onefold.server.problems import document
-from onefold.web.http import HttpRequest, asgi_headers
+from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+    from collections.abc import AsyncGenerator, Mapping
+
+    from starlette.types import Receive, Scope, Send
 
     from onefold.server.request_context import Reply
-    from onefold.web.problems import Problem, Refused
-
-
-if TYPE_CHECKING:
-    Scope = MutableMapping[str, Any]
-    Message = MutableMapping[str, Any]
-    Receive = Callable[[], Awaitable[Message]]
-    Send = Callable[[Message], Awaitable[None]]
 
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 _DIGITS: Final = 18
 _LINGER: Final = 2.0
 """Seconds."""
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-
-
-_count: Final = itertools.count(1)
-_series: list[str] = [secrets.token_hex(6)]
-"""The prefix of the request ids of this process."""
-
-
-def _new_series() -> None:
-    _series[0] = secrets.token_hex(6)
-
-
-# Otherwise a forked process continues with the ids of its parent.
-os.register_at_fork(after_in_child=_new_series)
 
 
 class Disconnected(Exception):
@@ -59,9 +35,7 @@ class Disconnected(Exception):
 def request_id_of(headers: Mapping[str, str]) -> str:
     """The id that the client sent, if it is valid; otherwise a new one."""
     given = headers.get("x-request-id")
-    if given is not None and _REQUEST_ID.fullmatch(given):
-        return given
-    return f"{_series[0]}-{next(_count):x}"
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else new_id()
 
 
 def path_values(given: Mapping[str, str]) -> Mapping[str, str]:
@@ -88,9 +62,8 @@ def query_of(raw: bytes, kind: Any) -> Any:
     except ValueError as error:
         raise BadBody("query", f"cannot be read: {error}", of="query") from error
     if kind is None:
-        raise BadBody(
-            pairs[0][0] if pairs else "query", "is not a parameter of this route", of="query"
-        )
+        name = pairs[0][0] if pairs else "query"
+        raise BadBody(name, "is not a parameter of this route", of="query")
     return wire.convert_query(pairs, kind)
 
 
@@ -98,44 +71,32 @@ async def read_body(receive: Receive, *, headers: Mapping[str, str], limit: int)
     """The whole body; rejected as soon as it is too large."""
     length = headers.get("content-length", "")
     if length.isdecimal() and (len(length) > _DIGITS or int(length) > limit):
-        if "expect" in headers:
-            raise problems.too_large(
-                limit
-            )  # The client waits for status 100, and has sent nothing yet.
-        raise await _too_large(receive, limit)
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise Disconnected
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        body = await _rest(receive, body, limit)
-    if len(body) > limit:
+        if "expect" not in headers:  # otherwise the client waits, and has sent nothing yet
+            await _skip_rest(receive)
         raise problems.too_large(limit)
-    return body
-
-
-async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:
-    parts, size, more = [first], len(first), True
+    parts: list[bytes] = []
+    size, more = 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
         part = message.get("body", b"")
+        parts.append(part)
         size += len(part)
         more = message.get("more_body", False)
-        if size > limit and more:
-            raise await _too_large(receive, limit)
-        parts.append(part)
+        if size > limit:
+            if more:
+                await _skip_rest(receive)
+            raise problems.too_large(limit)
     return b"".join(parts)
 
 
-async def _too_large(receive: Receive, limit: int) -> Refused:
-    """The rejection, after a short read: a client whose connection is cut does not see it."""
+async def _skip_rest(receive: Receive) -> None:
+    """Read for a short time: a client whose connection is cut does not see the rejection."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_LINGER):
             while (await receive()).get("more_body"):
                 pass
-    return problems.too_large(limit)
 
 
 def check_media_type(headers: Mapping[str, str]) -> None:
@@ -146,56 +107,38 @@ def check_media_type(headers: Mapping[str, str]) -> None:
         raise problems.unsupported_media_type(given)
 
 
-def as_request(scope: Scope, template: str | None = None) -> HttpRequest:
-    """The request, for the rules of idempotency keys."""
+def request_of(scope: Scope, template: str, request_id: str) -> HttpRequest:
+    """The request, for the rules of idempotency keys and the log of duplicates."""
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in scope["headers"]
+        if name != b"x-request-id"
+    ]
     return HttpRequest(
         method=scope["method"],
         path=scope.get("raw_path", b"").decode("latin-1") or scope["path"],
         query=scope.get("query_string", b"").decode("latin-1"),
         route=template,
-        headers=tuple(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
-        ),
+        headers=(*headers, ("x-request-id", request_id)),
     )
 
 
-Headers = tuple[tuple[str, str], ...]
-
 _JSON: Final = ("content-type", "application/json")
-_PROBLEM: Final = ("content-type", "application/problem+json")
-_FRESH: Final = ("cache-control", "no-store")
+_NO_STORE: Final = ("cache-control", "no-store")
 
 
-class Response(msgspec.Struct, frozen=True):
-    """A response: status, headers and bytes."""
-
-    status: int
-    headers: Headers = ()
-    body: bytes = b""
-
-
-def response_to(reply: Reply) -> Response:
+def response_to(reply: Reply) -> HttpResponse:
     """The reply of an endpoint as bytes."""
     if reply.body is None:
-        return Response(reply.status, (_FRESH, *reply.headers))
+        return HttpResponse(reply.status, (_NO_STORE, *reply.headers))
     if isinstance(reply.body, bytes):
-        return Response(reply.status, reply.headers, reply.body)
-    return Response(reply.status, (_JSON, _FRESH, *reply.headers), wire.encode(reply.body))
-
-
-def problem_response(
-    problem: Problem, *, instance: str, request_id: str, more: Headers = ()
-) -> Response:
-    """A problem, as bytes."""
-    headers: list[tuple[str, str]] = [_PROBLEM, _FRESH, *more]
-    if problem.retry_after is not None:
-        headers.append(("retry-after", str(problem.retry_after)))
-    body = document(problem, instance=instance, request_id=request_id)
-    return Response(problem.status, tuple(headers), body)
+        return HttpResponse(reply.status, reply.headers, reply.body)
+    headers = (_JSON, _NO_STORE, *reply.headers)
+    return HttpResponse(reply.status, headers, wire.encode(reply.body))
 
 
 async def send_response(
-    send: Send, response: Response, *, request_id: str, head: bool = False
+    send: Send, response: HttpResponse, *, request_id: str, head: bool = False
 ) -> None:
     """Send a response; for HEAD, with the length of the body and without the body."""
     headers = [(b"x-request-id", request_id.encode("latin-1"))]
@@ -203,22 +146,13 @@ async def send_response(
         headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     if response.status not in {204, 304}:
         headers.append((b"content-length", str(len(response.body)).encode()))
-    start: dict[str, Any] = {
-        "type": "http.response.start",
-        "status": response.status,
-        "headers": headers,
-    }
-    await send(start)
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 
 async def send_stream(receive: Receive, send: Send, reply: Reply, *, request_id: str) -> None:
     """Send a reply whose body is an async generator of bytes."""
-    headers = [
-        (b"x-request-id", request_id.encode("latin-1")),
-        (b"cache-control", b"no-store"),
-        *asgi_headers(reply.headers),
-    ]
+    headers = asgi_headers([("x-request-id", request_id), _NO_STORE, *reply.headers])
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     body = cast("AsyncGenerator[bytes]", reply.body)
     sending = asyncio.create_task(_send_all(send, body))

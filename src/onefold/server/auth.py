@@ -25,9 +25,9 @@ from onefold.web.problems import Refused, make
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from starlette.types import Scope
+
     from onefold.app.onefold import Onefold
-    from onefold.model.api_key import ApiKey
-    from onefold.server.asgi_io import Scope
     from onefold.server.request_context import RequestContext
 
 
@@ -80,15 +80,15 @@ class Caller(msgspec.Struct, frozen=True):
             raise Refused(
                 make(
                     FORBIDDEN,
-                    f"This API key has no scope {scope!r}, which this request needs. Nothing was"
-                    " done. Use another key, or have one made with that scope.",
+                    f"This API key does not have the scope {scope!r}, which this request needs."
+                    " Nothing was done. Use a key with that scope.",
                     extra={"scope": scope},
                 )
             )
 
 
-ANYBODY: Final = Caller("", "", frozenset())
-"""The caller of a route that is open to all."""
+PUBLIC: Final = Caller("", "", frozenset())
+"""The caller of a route that needs no key."""
 ANONYMOUS: Final = Caller("", "anonymous", frozenset(SCOPES))
 """A caller on this machine, while no key was ever created."""
 
@@ -102,54 +102,52 @@ class Authority:
         self._anonymous = anonymous
 
     async def admit(self, needed: str | None, headers: Mapping[str, str], scope: Scope) -> Caller:
-        """The caller of a request that needs the scope `needed`; None is open to all.
+        """The caller of a request that needs the scope `needed`; None needs no key.
 
         Names of headers are in lower case. Raises `Refused`.
         """
         if needed is None:
-            return ANYBODY
+            return PUBLIC
         caller = None
-        if "authorization" in headers and (shown := bearer(headers["authorization"])) is not None:
-            caller = await self._caller(shown)
+        token = bearer(headers.get("authorization"))
+        if token is not None:
+            caller = await self._caller(token)
         if caller is None:
             if not self._anonymous or await self._onefold.api_keys.aexist():
                 raise unauthenticated()
-            refuse_strangers(headers, scope.get("client"))
+            check_local(headers, scope.get("client"))
             return ANONYMOUS
         caller.require(needed, scope["method"])
         return caller
 
-    async def _caller(self, shown: str) -> Caller | None:
-        admission = await self._onefold.api_keys.acheck(shown)
+    async def _caller(self, token: str) -> Caller | None:
+        admission = await self._onefold.api_keys.acheck(token)
         if admission.key is None:
             return None
         if admission.wait:
             raise Refused(
                 make(
                     RATE_LIMITED,
-                    f"This API key may make {admission.key.rate} requests, and has made them."
+                    f"The rate limit of this API key is {admission.key.rate}, and it is used up."
                     " Nothing was done. Send the request again later.",
                     retry_after=admission.wait,
                 )
             )
-        return _caller_of(admission.key)
+        key = admission.key
+        return Caller(key.tenant, key.id, frozenset(key.scopes))
 
 
-async def still_counts(asking: RequestContext) -> bool:
+async def still_counts(request: RequestContext) -> bool:
     """Whether the caller is still accepted, for long streams. Nothing is charged."""
-    if asking.principal == ANONYMOUS.principal:
-        return not await asking.onefold.api_keys.aexist()
-    shown = read_text(bearer(asking.headers.get("authorization")) or "")
+    if request.principal == ANONYMOUS.principal:
+        return not await request.onefold.api_keys.aexist()
+    shown = read_text(bearer(request.headers.get("authorization")) or "")
     if shown is None:
         return False
-    (known,) = await asking.server.context.store.atransact(
+    (known,) = await request.server.context.store.atransact(
         lambda sql: api_keys.read(sql, [shown.id]), write=False
     )
     return proven(shown, known) is not None
-
-
-def _caller_of(key: ApiKey) -> Caller:
-    return Caller(key.tenant, key.id, frozenset(key.scopes))
 
 
 def bearer(header: str | None) -> str | None:
@@ -164,8 +162,8 @@ def refuse_tenants(tenant: str) -> None:
         raise Refused(
             make(
                 FORBIDDEN,
-                "This tells of all tenants, and is for an API key that has none. Nothing was done."
-                " Use a key that was made without a tenant, for the operator.",
+                "The response covers all tenants, so it needs an API key without a tenant. Nothing"
+                " was done. Use a key of the operator, which has no tenant.",
             )
         )
 
@@ -180,26 +178,26 @@ def unauthenticated() -> Refused:
     )
 
 
-def refuse_strangers(headers: Mapping[str, str], client: Sequence[Any] | None) -> None:
-    """Reject requests that a browser sends for another site, also by DNS rebinding.
+def check_local(headers: Mapping[str, str], client: Sequence[Any] | None) -> None:
+    """Reject requests without a key that do not come from this machine, also by DNS rebinding.
 
     Without a key, a request is only accepted because it comes from this machine. But a browser on
     this machine runs pages of other sites, and a proxy on this machine forwards requests of other
     machines. `client` is the address of the peer, if there is one.
     """
     if client is not None and not is_loopback(client[0]):
-        raise _stranger(f"from the address {client[0]!r}")
+        raise _not_local(f"from the address {client[0]!r}")
     host = headers.get("host")
     if host is not None and not is_loopback(_named_in(host)):
-        raise _stranger(f"with the Host {host[:200]!r}, which is no name of this machine")
+        raise _not_local(f"with the Host {host[:200]!r}, which is not a name of this machine")
     origin = headers.get("origin")
     if origin is not None and not is_loopback(_host_of(origin)):
-        raise _stranger(f"with the Origin {origin[:200]!r}, which is another site's")
+        raise _not_local(f"with the Origin {origin[:200]!r}, which is another site")
     if headers.get("sec-fetch-site") == "cross-site":
-        raise _stranger("with Sec-Fetch-Site: cross-site, for another site")
+        raise _not_local("with Sec-Fetch-Site: cross-site, for another site")
     for name in FORWARDED:
         if name in headers:
-            raise _stranger(f"with the header {name}, by way of a proxy")
+            raise _not_local(f"with the header {name}, through a proxy")
 
 
 def _named_in(header: str) -> str:
@@ -217,11 +215,12 @@ def _host_of(url: str) -> str:
         return ""
 
 
-def _stranger(said: str) -> Refused:
+def _not_local(origin: str) -> Refused:
     return Refused(
         make(
             FORBIDDEN,
-            f"This server has no API keys and answers this machine alone; the request came"
-            f" {said}. Nothing was done. Make a key: onefold apikeys create --scope admin.",
+            "This server has no API keys, so it accepts only requests of this machine; this one"
+            f" came {origin}. Nothing was done. Create a key:"
+            " onefold apikeys create --scope admin.",
         )
     )

@@ -26,30 +26,27 @@ class Deadlines:
 
     def __init__(self, *, again: float = AGAIN) -> None:
         """Start without deadlines."""
-        self._again = again
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
-
-    def within(self, seconds: float) -> Deadline:
-        """For the current task: `with deadlines.within(15) as deadline: …`."""
-        loop = asyncio.get_running_loop()
-        watch = self._by_loop.get(loop)
-        if watch is None:
-            watch = self._by_loop[loop] = _Watch()
-        return Deadline(watch, loop, seconds, again=self._again)
+        self.again: float = again
+        self.by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
 
 class Deadline:
-    """Cancels its task when the time is over, and raises `TimeoutError`."""
+    """Cancels the current task when the time is over, and raises `TimeoutError`.
+
+    with Deadline(server.deadlines, 15) as deadline: ...
+    """
 
     __slots__ = ("_again", "_cancelling", "_interrupts", "_loop", "_task", "_watch", "at")
 
-    def __init__(
-        self, watch: _Watch, loop: asyncio.AbstractEventLoop, seconds: float, *, again: float
-    ) -> None:
-        """Made by `Deadlines`."""
+    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
+        """The time starts now."""
+        loop = asyncio.get_running_loop()
+        watch = deadlines.by_loop.get(loop)
+        if watch is None:
+            watch = deadlines.by_loop[loop] = _Watch()
         self._watch = watch
         self._loop = loop
-        self._again = again
+        self._again = deadlines.again
         self._interrupts = 0
         self.at: float = loop.time() + seconds
 

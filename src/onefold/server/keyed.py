@@ -10,10 +10,8 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
-
 from onefold.runtime import kept_task
-from onefold.server.asgi_io import Response
+from onefold.server.asgi_io import response_to
 from onefold.server.request_context import FENCE
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.body import digested
@@ -22,11 +20,9 @@ from onefold.web.idempotency.keyed_routes import KeyedRoute, RouteRegistry
 from onefold.web.problems import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from onefold.app.onefold import Onefold
     from onefold.runtime import Procedure
-    from onefold.server.request_context import RequestContext
+    from onefold.server.request_context import RequestContext, Route
     from onefold.web.http import HttpRequest
 
 T = TypeVar("T")
@@ -36,7 +32,6 @@ MARGIN: Final = timedelta(seconds=30)
 SCOPE: Final = "v1"
 PATIENCE: Final = 2.0
 """Seconds that a cancelled request waits for the release of its key."""
-REQUEST_ID: Final = "x-request-id"
 
 
 def keyed_route(onefold: Onefold, request_timeout: timedelta) -> KeyedRoute:
@@ -55,37 +50,33 @@ def keyed_route(onefold: Onefold, request_timeout: timedelta) -> KeyedRoute:
 
 
 async def run_keyed(
-    asking: RequestContext,
-    request: HttpRequest,
-    body: bytes,
-    endpoint: Callable[[], Awaitable[Response]],
-) -> Response:
+    route: Route, context: RequestContext, request: HttpRequest, body: bytes
+) -> HttpResponse:
     """Run an endpoint once per key, or replay its response; `Refused` if it cannot run."""
     exchange = Exchange(
-        asking.server.keyed_route,
-        _with_id(request, asking.request_id),
+        context.server.keyed_route,
+        request,
         digested(body),
         principal=SCOPE,
-        tenant=asking.tenant,
+        tenant=context.tenant,
     )
     stored = await exchange.abegin()
     if stored is not None:
-        return _sent(exchange, stored)
+        return _replayed(exchange, stored)
     try:
-        response = await endpoint()
+        response = response_to(await route.endpoint(context))
     except BaseException:
         await _to_end(exchange, exchange.give_back())
         raise
-    answer = HttpResponse(response.status, response.headers, response.body)
-    stored = await _to_end(exchange, exchange.finish(answer))
-    return response if stored is answer else _sent(exchange, stored)
+    stored = await _to_end(exchange, exchange.finish(response))
+    return response if stored is response else _replayed(exchange, stored)
 
 
-def _sent(exchange: Exchange, response: HttpResponse) -> Response:
+def _replayed(exchange: Exchange, stored: HttpResponse) -> HttpResponse:
     if exchange.problem is not None:
         raise Refused(exchange.problem)
-    headers = tuple(header for header in response.headers if header[0].lower() != "content-length")
-    return Response(response.status, headers, response.body)
+    headers = tuple(header for header in stored.headers if header[0].lower() != "content-length")
+    return HttpResponse(stored.status, headers, stored.body)
 
 
 async def _to_end(exchange: Exchange, procedure: Procedure[T]) -> T:
@@ -96,9 +87,3 @@ async def _to_end(exchange: Exchange, procedure: Procedure[T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=PATIENCE)
         raise
-
-
-def _with_id(request: HttpRequest, request_id: str) -> HttpRequest:
-    """The request with the id that the server gave it, for the log of duplicates."""
-    headers = tuple(header for header in request.headers if header[0].lower() != REQUEST_ID)
-    return msgspec.structs.replace(request, headers=(*headers, (REQUEST_ID, request_id)))

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from onefold.model.queue import QueueSettings
     from onefold.server.request_context import RequestContext
 
-METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-"""The methods that are counted by name. A client can send any other word."""
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """If it is set, prometheus_client counts in files of this folder."""
 PATIENCE: Final = 5.0
@@ -72,45 +70,38 @@ class HttpMetrics:
         from onefold.telemetry.prometheus import instrument
 
         self._registry: CollectorRegistry = CollectorRegistry()
-        self._seconds = Histogram(
+        self.seconds: Histogram = Histogram(
             "onefold_http_request_seconds",
-            "Requests, by what was asked for and how it was answered.",
+            "HTTP requests, by method, route and status.",
             ("method", "route", "status"),
             buckets=SECONDS,
             registry=self._registry,
         )
-        self._known: dict[tuple[str, str, int], Histogram] = {}
         self.stop: Callable[[], None] = instrument(onefold, self._registry)
         self._read = self._registry
         if folder := os.environ.get(FOLDER):
             self._read = CollectorRegistry()
             self._read.register(_AllProcesses(Path(folder)))
 
-    def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request that has ended."""
-        method = method if method in METHODS else "other"
-        series = self._known.get((method, route, status))
-        if series is None:
-            series = self._seconds.labels(method, route, str(status))
-            self._known[method, route, status] = series
-        series.observe(seconds)
+    async def metrics(self, request: RequestContext) -> Reply:
+        """Metrics for Prometheus.
 
-    async def endpoint(self, asking: RequestContext) -> Reply:
-        """The text for Prometheus. It covers all tenants, so callers with a tenant are rejected."""
+        They cover all tenants, so callers with a tenant are rejected.
+        """
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-        refuse_tenants(asking.tenant)
-        scrape = _Scrape(self._read, await _queues(asking))
+        refuse_tenants(request.tenant)
+        scrape = _Scrape(self._read, await _queues(request))
         # Thousands of series take a tenth of a second or more: other requests must not wait.
         body = await asyncio.to_thread(generate_latest, scrape)
         return Reply(200, body, (("content-type", CONTENT_TYPE_LATEST),))
 
 
-async def _queues(asking: RequestContext) -> list[QueueSettings]:
+async def _queues(request: RequestContext) -> list[QueueSettings]:
     """The queues with their counts; empty if the database is not available."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return await asking.onefold.queues.afind()
+            return await request.onefold.queues.afind()
     except (OnefoldError, TimeoutError) as error:
         log.warning("The gauges of queues are left out of a scrape: %r", error)
         return []

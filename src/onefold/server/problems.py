@@ -15,9 +15,7 @@ import msgspec
 from onefold.errors import (
     AlreadyEnqueued,
     Busy,
-    DatabaseBusy,
     DatabaseError,
-    DatabaseUnavailable,
     Gone,
     InvalidInput,
     JobNotFound,
@@ -32,6 +30,7 @@ from onefold.errors import (
     WrongState,
 )
 from onefold.model.wire import BadBody, camel
+from onefold.web.http import HttpResponse
 from onefold.web.problems import (
     KEY_REUSED,
     LEASE_LOST,
@@ -45,7 +44,7 @@ from onefold.web.problems import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from onefold.web.http import Header
 
 MALFORMED: Final = ProblemKind("malformed_body", 400, "Body cannot be read")
 INVALID: Final = ProblemKind("invalid_input", 400, "Invalid input")
@@ -108,9 +107,9 @@ def too_large(limit: int) -> Refused:
 
 def unsupported_media_type(given: str | None) -> Refused:
     """The body is declared as something else than JSON."""
-    said = "without a Content-Type" if given is None else f"as {given[:100]!r}"
+    media_type = "no Content-Type" if given is None else f"the Content-Type {given[:100]!r}"
     return Refused(
-        make(UNSUPPORTED_MEDIA, f"The body came {said}; this route takes application/json.")
+        make(UNSUPPORTED_MEDIA, f"The body has {media_type}; this route takes application/json.")
     )
 
 
@@ -133,6 +132,23 @@ def took_too_long() -> Refused:
     )
 
 
+KIND_OF: Final[dict[type[OnefoldError], ProblemKind]] = {
+    JobNotFound: JOB_NOT_FOUND,
+    ScheduleNotFound: SCHEDULE_NOT_FOUND,
+    AlreadyEnqueued: ALREADY_ENQUEUED,
+    KeyReused: KEY_REUSED,
+    Busy: BUSY,
+    OutcomeUnknown: OUTCOME_UNKNOWN,
+    LeaseLost: LEASE_LOST,
+    StepFailed: STEP_FAILED,
+    WrongState: WRONG_STATE,
+    Gone: GONE,
+    QueueNotEmpty: QUEUE_NOT_EMPTY,
+    UsageError: INVALID,
+}
+"""Errors whose sentence and plain fields are the problem."""
+
+
 def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Problem:
     """The problem of an error, for the client.
 
@@ -141,55 +157,43 @@ def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Proble
     if isinstance(error, Refused):
         return error.problem
     if isinstance(error, UnknownQueue):
-        return _no_queue(error, url, keyed=keyed)
-    for kind, tell in _TELLERS:
+        return _unknown_queue(error, url, keyed=keyed)
+    if isinstance(error, InvalidInput):
+        return _invalid_input(error)
+    for kind, problem_kind in KIND_OF.items():
         if isinstance(error, kind):
-            return tell(error)
-    return make(
-        INTERNAL,
-        "Something went wrong here. It is in the server's log under the request id.",
-    )
+            wait = error.retry_after if isinstance(error, Busy) else None
+            return make(problem_kind, str(error), retry_after=wait, extra=_plain_fields(error))
+    if isinstance(error, DatabaseError):
+        detail = (
+            "The database cannot be reached or is busy, and it is not known whether the request was"
+            " carried out. Send it again with the same idempotency key."
+        )
+        return make(UNAVAILABLE, detail, retry_after=1)
+    detail = "An error in the server. The server's log has it under the request id."
+    return make(INTERNAL, detail)
 
 
-def _input(error: Any) -> Problem:
+def _invalid_input(error: InvalidInput) -> Problem:
     place = error.field if isinstance(error, BadBody) else camel(error.field)
     extra: dict[str, Any] = {"field": place}
+    where = "The body" if place == "$" else place
     if error.item is not None:
         extra["item"] = error.item
+        where = f"{where} (item {error.item})"
     kind = MALFORMED if isinstance(error, BadBody) and place == "$" else INVALID
-    where = (
-        "The body" if place == "$" else f"{place} (item {error.item})" if "item" in extra else place
-    )
     return make(kind, f"{where} {error.reason}. Nothing was stored.", extra=extra)
 
 
-def _plainly(kind: ProblemKind) -> Callable[[Any], Problem]:
-    return lambda error: make(kind, str(error), extra=_evidence(error))
-
-
-def _evidence(error: OnefoldError) -> dict[str, Any]:
-    """The fields of an error that are plain values."""
+def _plain_fields(error: OnefoldError) -> dict[str, Any]:
     return {
         camel(name): value
         for name, value in error.evidence.items()
-        if isinstance(value, str | int | float | bool) and name not in {"status", "problem"}
+        if isinstance(value, str | int | float | bool) and name != "status"
     }
 
 
-def _busy(error: Any) -> Problem:
-    return make(BUSY, str(error), retry_after=error.retry_after, extra=_evidence(error))
-
-
-def _not_empty(error: Any) -> Problem:
-    return make(
-        QUEUE_NOT_EMPTY,
-        f"There are jobs in the queue {error.name!r}, queued or running. Nothing was removed. Let"
-        " them end, or send the request with ?force=true: they are removed with it then.",
-        extra={"queue": error.name},
-    )
-
-
-def _no_queue(error: UnknownQueue, url: str, *, keyed: bool) -> Problem:
+def _unknown_queue(error: UnknownQueue, url: str, *, keyed: bool) -> Problem:
     """The problem with the command that creates the queue."""
     where = shlex.quote(f"{url}/v1/queues/{quote(error.queue, safe='')}")
     key = ' -H "Authorization: Bearer $ONEFOLD_API_KEY"' if keyed else ""
@@ -200,57 +204,18 @@ def _no_queue(error: UnknownQueue, url: str, *, keyed: bool) -> Problem:
     )
 
 
-def _usage(error: Any) -> Problem:
-    return make(INVALID, str(error))
+def problem_response(
+    problem: Problem, *, instance: str, request_id: str, more: tuple[Header, ...] = ()
+) -> HttpResponse:
+    """The problem as a response. Its member `error` is for SimpleQ's SDK."""
+    headers = [("content-type", "application/problem+json"), ("cache-control", "no-store"), *more]
+    if problem.retry_after is not None:
+        headers.append(("retry-after", str(problem.retry_after)))
+    members = problem.members(instance) | {"requestId": request_id, "error": _error_of(problem)}
+    return HttpResponse(problem.status, tuple(headers), msgspec.json.encode(members))
 
 
-def _unavailable(error: Any) -> Problem:
-    del error
-    return make(
-        UNAVAILABLE,
-        "The database cannot be reached or is busy, and it is not known whether the request was"
-        " carried out. Send it again with the same idempotency key.",
-        retry_after=1,
-    )
-
-
-_TELLERS: Final[tuple[tuple[type[BaseException], Callable[[Any], Problem]], ...]] = (
-    (InvalidInput, _input),
-    (JobNotFound, _plainly(JOB_NOT_FOUND)),
-    (ScheduleNotFound, _plainly(SCHEDULE_NOT_FOUND)),
-    (AlreadyEnqueued, _plainly(ALREADY_ENQUEUED)),
-    (QueueNotEmpty, _not_empty),
-    (KeyReused, _plainly(KEY_REUSED)),
-    (Busy, _busy),
-    (OutcomeUnknown, _plainly(OUTCOME_UNKNOWN)),
-    (LeaseLost, _plainly(LEASE_LOST)),
-    (StepFailed, _plainly(STEP_FAILED)),
-    (WrongState, _plainly(WRONG_STATE)),
-    (Gone, _plainly(GONE)),
-    (DatabaseBusy, _unavailable),
-    (DatabaseUnavailable, _unavailable),
-    (DatabaseError, _unavailable),
-    (UsageError, _usage),
-)
-
-
-def document(problem: Problem, *, instance: str, request_id: str) -> bytes:
-    """The problem as JSON, with `error` for SimpleQ's SDK."""
-    members: dict[str, Any] = {
-        **problem.extra,
-        "type": problem.type,
-        "title": problem.title,
-        "status": problem.status,
-        "detail": problem.detail,
-        "instance": instance,
-        "code": problem.code,
-        "requestId": request_id,
-        "error": _error_member(problem),
-    }
-    return msgspec.json.encode(members)
-
-
-def _error_member(problem: Problem) -> object:
+def _error_of(problem: Problem) -> object:
     if problem.status != 400:  # noqa: PLR2004 - a status of HTTP
         return problem.detail
     field = problem.extra.get("field")

@@ -13,7 +13,7 @@ from onefold.model.wire import camel
 
 if TYPE_CHECKING:
     from onefold.app.onefold import Onefold, Tenant  # noqa: TC004 - never decoded
-    from onefold.server.app import Server  # noqa: TC004 - never decoded
+    from onefold.server.app import ServerApp  # noqa: TC004 - never decoded
 
 
 FENCE: Final = "onefold-fence"
@@ -23,7 +23,7 @@ FENCE: Final = "onefold-fence"
 class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """One request: its caller, its values, and the server."""
 
-    server: Server
+    server: ServerApp
     calls: Tenant
     """The calls of the caller's tenant."""
     tenant: str

@@ -18,10 +18,13 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
+from onefold.server.deadlines import Deadline
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onefold.server.asgi_io import Message, Scope, Send
+    from starlette.types import Message, Scope, Send
+
     from onefold.server.deadlines import Deadlines
 
 PIECE: Final = 4 * 1024
@@ -60,7 +63,7 @@ class Unread:
     async def _send(self, scope: Scope, send: Send, message: Message) -> None:
         whole, more = message["body"], message.get("more_body", False)
         async with self._turn(scope.get("client")):
-            deadline = self._deadlines.within(self._limit)
+            deadline = Deadline(self._deadlines, self._limit)
             try:
                 with deadline:
                     # One by one: a list of all pieces would be a copy of the body for each request.

@@ -62,7 +62,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """The problem as a response: JSON, or a small page for a client that prefers HTML."""
         if prefers_html(request):
             return self._answer("text/html; charset=utf-8", self._page())
-        return self._answer("application/problem+json", self._json(request))
+        body = msgspec.json.encode(self.members(_path(request.path)))
+        return self._answer("application/problem+json", body)
 
     def _answer(self, media_type: str, body: bytes) -> HttpResponse:
         headers: list[Header] = [
@@ -77,17 +78,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             headers.append(("Link", f'<{_uri(self.link)}>; rel="describedby"'))
         return HttpResponse(self.status, tuple(headers), body)
 
-    def _json(self, request: HttpRequest) -> bytes:
-        members: dict[str, Any] = {
+    def members(self, instance: str) -> dict[str, Any]:
+        """The document; `instance` is the path of the request."""
+        return {
             **self.extra,
             "type": self.type,
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
-            "instance": _path(request.path) if self.instance is None else self.instance,
+            "instance": instance if self.instance is None else self.instance,
             "code": self.code,
         }
-        return msgspec.json.encode(members)
 
     def _page(self) -> bytes:
         title, detail = html.escape(self.title), html.escape(self.detail)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput, Onefold
-from onefold.server.auth import ANONYMOUS, ANYBODY, Authority, Caller, is_loopback
+from onefold.server.auth import ANONYMOUS, PUBLIC, Authority, Caller, is_loopback
 from onefold.web.problems import Problem, Refused
 from tests.fixtures.place import Place
 
@@ -122,14 +122,14 @@ def test_no_scope_is_open_but_the_keys_own(place: Place) -> None:
     reads = {(has, needs) for has, needs, method in allowed if method == "GET"}
     assert reads - writes == {("work", "publish")}
     assert (refused.status, refused.code, refused.extra) == (403, "forbidden", {"scope": "work"})
-    assert "no scope 'work'" in refused.detail
+    assert "does not have the scope 'work'" in refused.detail
 
 
 def test_what_is_open_to_all_asks_for_nothing(place: Place) -> None:
     key = made(place, rate="1/h")
 
-    assert [asked(place, shown(key), needs=None) for _ in range(3)] == [ANYBODY] * 3
-    assert asked(place, shown(WRONG), needs=None, method="GET") == ANYBODY
+    assert [asked(place, shown(key), needs=None) for _ in range(3)] == [PUBLIC] * 3
+    assert asked(place, shown(WRONG), needs=None, method="GET") == PUBLIC
 
 
 def test_a_key_that_is_used_up_is_told_when_to_come_back(place: Place) -> None:

@@ -5,12 +5,12 @@ from contextlib import suppress
 
 import pytest
 
-from onefold.server.deadlines import Deadlines
+from onefold.server.deadlines import Deadline, Deadlines
 
 
 def test_what_takes_too_long_is_interrupted() -> None:
     async def wait() -> bool:
-        deadline = Deadlines().within(0.01)
+        deadline = Deadline(Deadlines(), 0.01)
         with pytest.raises(TimeoutError), deadline:
             await asyncio.Event().wait()
         task = asyncio.current_task()
@@ -24,10 +24,10 @@ def test_what_takes_too_long_is_interrupted() -> None:
 def test_what_ends_in_time_is_left_alone_and_others_errors_pass() -> None:
     async def work() -> None:
         deadlines = Deadlines()
-        with deadlines.within(60) as deadline:
+        with Deadline(deadlines, 60) as deadline:
             deadline.put_off(120)
         assert not deadline.is_over
-        with pytest.raises(TimeoutError, match="somebody else's"), deadlines.within(60):
+        with pytest.raises(TimeoutError, match="somebody else's"), Deadline(deadlines, 60):
             raise TimeoutError("somebody else's")
 
     asyncio.run(work())
@@ -36,9 +36,9 @@ def test_what_ends_in_time_is_left_alone_and_others_errors_pass() -> None:
 def test_a_deadline_that_is_put_off_gives_more_time() -> None:
     async def work() -> bool:
         deadlines = Deadlines()
-        with deadlines.within(0.0) as deadline:
+        with Deadline(deadlines, 0.0) as deadline:
             deadline.put_off(60)
-            with pytest.raises(TimeoutError), deadlines.within(0.0):
+            with pytest.raises(TimeoutError), Deadline(deadlines, 0.0):
                 await asyncio.Event().wait()
         return deadline.is_over
 
@@ -55,7 +55,7 @@ def test_who_does_not_hear_it_is_told_again() -> None:
         await asyncio.Event().wait()
 
     async def wait() -> int:
-        with pytest.raises(TimeoutError), Deadlines(again=0.0).within(0.0):
+        with pytest.raises(TimeoutError), Deadline(Deadlines(again=0.0), 0.0):
             await deaf()
         task = asyncio.current_task()
         assert task is not None
@@ -66,7 +66,7 @@ def test_who_does_not_hear_it_is_told_again() -> None:
 
 def test_who_is_cancelled_by_somebody_else_stays_cancelled() -> None:
     async def wait() -> None:
-        with Deadlines().within(60):
+        with Deadline(Deadlines(), 60):
             await asyncio.Event().wait()
 
     async def cancel() -> None:
@@ -83,7 +83,7 @@ def test_each_event_loop_has_its_own() -> None:
     deadlines = Deadlines()
 
     async def wait() -> None:
-        with pytest.raises(TimeoutError), deadlines.within(0.0):
+        with pytest.raises(TimeoutError), Deadline(deadlines, 0.0):
             await asyncio.Event().wait()
 
     asyncio.run(wait())

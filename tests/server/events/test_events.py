@@ -20,9 +20,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def listening(api: Api, stream: Stream) -> None:
-    before = api.app.server.feed.listeners
+    before = api.app.feed.listeners
     assert (await stream.piece() or "").startswith("retry: ")
-    assert before <= api.app.server.feed.listeners
+    assert before <= api.app.feed.listeners
     assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert stream.headers["cache-control"] == "no-store"
 
@@ -156,8 +156,8 @@ async def test_silence_is_kept_alive_by_comments(api: Api, monkeypatch: pytest.M
 
 
 async def test_who_does_not_keep_up_is_dropped_and_told_so(api: Api) -> None:
-    api.app.server.feed = Feed(api.onefold.context.hooks, buffer=5, remembered=5)
-    feed = api.app.server.feed
+    api.app.feed = Feed(api.onefold.context.hooks, buffer=5, remembered=5)
+    feed = api.app.feed
     await api.queue()
     async with Stream(api, stalled=True) as stream:
         await until(lambda: feed.listeners == 1)
@@ -176,14 +176,14 @@ async def test_a_drain_ends_it_with_a_word(api: Api) -> None:
     async with Stream(api) as stream:
         await listening(api, stream)
 
-        api.app.server.drain()
+        api.app.drain()
 
         assert (await stream.event()).name == "stopping"
         assert await stream.piece() is None
 
 
 async def test_who_comes_while_the_server_stops_is_told_at_once(api: Api) -> None:
-    api.app.server.drain()
+    api.app.drain()
     async with Stream(api) as stream:
         assert (await stream.event()).name == "stopping"
 
@@ -191,13 +191,13 @@ async def test_who_comes_while_the_server_stops_is_told_at_once(api: Api) -> Non
 async def test_who_leaves_is_forgotten(api: Api) -> None:
     async with Stream(api) as stream:
         await listening(api, stream)
-        assert api.app.server.feed.listeners == 1
+        assert api.app.feed.listeners == 1
 
-    assert api.app.server.feed.listeners == 0
+    assert api.app.feed.listeners == 0
 
 
 async def test_there_is_room_for_so_many(api: Api) -> None:
-    api.app.server.feed = Feed(api.onefold.context.hooks, most=1)
+    api.app.feed = Feed(api.onefold.context.hooks, most=1)
     async with Stream(api) as stream:
         await listening(api, stream)
 

@@ -90,8 +90,8 @@ async def test_the_queue_of_a_publish_key_has_the_name_that_the_tenant_knows(api
 async def asked_as_acme(api: Api, endpoint: Any, query: Any) -> Any:
     """What an endpoint answers to the tenant `acme`."""
     asking = RequestContext(
-        server=api.app.server,
-        calls=api.app.server.calls_of("acme"),
+        server=api.app,
+        calls=api.app.tenants["acme"],
         tenant="acme",
         principal="key",
         path={},

@@ -90,7 +90,7 @@ async def _pieces(
 ) -> AsyncGenerator[bytes]:
     server, tenant = asking.server, asking.tenant
     checked = time.monotonic()
-    watch = partial(watch_queues, server.calls_of(tenant))
+    watch = partial(watch_queues, asking.calls)
     subscription = server.feed.listen(tenant, after=after, wants=wants, watch=watch)
     if server.draining:
         subscription.finish("stopping")

@@ -89,5 +89,5 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> Sequen
     own.add("GET", "/v1/openapi.json", scope=None, answers={200: "application/json"})(openapi)
     own.add("GET", "/v1/docs", scope=None, answers={200: "text/html"})(reference)
     if metrics is not None:
-        own.add("GET", "/metrics", scope="admin", answers={200: "text/plain"})(metrics.endpoint)
+        own.add("GET", "/metrics", scope="admin", answers={200: "text/plain"})(metrics.metrics)
     return own
