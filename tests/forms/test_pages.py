@@ -33,18 +33,18 @@ def header(answer: HttpResponse, name: str) -> str | None:
 
 
 PROBLEMS: list[Callable[[], Problem]] = [
-    lambda: problems.in_progress(3),
-    lambda: problems.lease_lost(1),
-    lambda: problems.conflict_retry(1),
-    lambda: problems.unavailable(1),
-    lambda: problems.not_recorded(1),
-    problems.key_reused,
-    problems.key_expired,
-    problems.key_missing,
+    lambda: problems.make(problems.IN_PROGRESS, retry_after=3),
+    lambda: problems.make(problems.LEASE_LOST, retry_after=1),
+    lambda: problems.make(problems.CONFLICT_RETRY, retry_after=1),
+    lambda: problems.make(problems.UNAVAILABLE, retry_after=1),
+    lambda: problems.make(problems.NOT_RECORDED, retry_after=1),
+    lambda: problems.make(problems.KEY_REUSED),
+    lambda: problems.make(problems.KEY_EXPIRED),
+    lambda: problems.key_missing("Idempotency-Key"),
     lambda: problems.key_invalid("is not valid here"),
-    problems.outcome_unknown,
-    problems.attempt_failed,
-    problems.response_not_kept,
+    lambda: problems.make(problems.OUTCOME_UNKNOWN),
+    lambda: problems.make(problems.ATTEMPT_FAILED),
+    lambda: problems.make(problems.RESPONSE_NOT_KEPT),
     lambda: problems.too_large(7),
 ]
 
@@ -78,7 +78,7 @@ def test_a_page_can_be_read_by_everybody(make: Callable[[], Problem]) -> None:
 
 
 def test_the_wait_page_submits_the_same_again() -> None:
-    answer = page(problems.in_progress(1), ORDER)
+    answer = page(problems.make(problems.IN_PROGRESS, retry_after=1), ORDER)
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         ("onefold_key", "K"),
@@ -90,7 +90,7 @@ def test_the_wait_page_submits_the_same_again() -> None:
 
 
 def test_the_wait_page_looks_again_soon_though_a_lease_is_long() -> None:
-    answer = page(problems.in_progress(60), ORDER)
+    answer = page(problems.make(problems.IN_PROGRESS, retry_after=60), ORDER)
 
     assert header(answer, "Retry-After") == "60"
     assert b",2000)</script>" in answer.body
@@ -98,7 +98,7 @@ def test_the_wait_page_looks_again_soon_though_a_lease_is_long() -> None:
 
 def test_the_wait_page_goes_where_the_form_went() -> None:
     # A form without an action is submitted to the URL of its page.
-    assert b"action" not in page(problems.in_progress(3), ORDER).body
+    assert b"action" not in page(problems.make(problems.IN_PROGRESS, retry_after=3), ORDER).body
 
 
 def test_the_wait_page_of_files_asks_for_a_reload() -> None:
@@ -106,7 +106,7 @@ def test_the_wait_page_of_files_asks_for_a_reload() -> None:
         (*ORDER.entries, FormEntry(name="scan", filename="a.pdf")), "multipart/form-data"
     )
 
-    answer = page(problems.in_progress(3), form)
+    answer = page(problems.make(problems.IN_PROGRESS, retry_after=3), form)
 
     assert inputs(answer.body) == []
     assert b"<script" not in answer.body
@@ -122,7 +122,7 @@ def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
         FormEntry(name="ü", value="ß"),
     )
 
-    answer = page(problems.key_reused(), Submitted(entries))
+    answer = page(problems.make(problems.KEY_REUSED), Submitted(entries))
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         (entry.name, entry.value) for entry in entries
@@ -136,7 +136,7 @@ def test_h222_a_file_is_asked_for_again_by_its_name() -> None:
         FormEntry(name="photo", filename=""),
     )
 
-    answer = page(problems.key_reused(), Submitted(entries, "multipart/form-data"))
+    answer = page(problems.make(problems.KEY_REUSED), Submitted(entries, "multipart/form-data"))
 
     scan, photo = inputs(answer.body)
     assert (scan["type"], scan["name"], "required" in scan) == ("file", "scan", True)
@@ -149,7 +149,9 @@ def test_h222_submitting_as_new_has_a_new_key_and_the_same_contents(keys: FormKe
     old = keys.issue("order", "a")
     form = Form(keys, "order")
 
-    answer = form.page(asked({"what": "coffee", "onefold_key": old}), problems.key_reused())
+    answer = form.page(
+        asked({"what": "coffee", "onefold_key": old}), problems.make(problems.KEY_REUSED)
+    )
 
     assert answer is not None
     assert answer.status == 422
@@ -166,7 +168,7 @@ def test_h225_a_form_that_was_open_too_long_keeps_what_was_entered(keys: FormKey
     form = Form(keys, "order")
     body = {"what": "coffee", "onefold_key": keys.issue("order", "a")}
 
-    answer = form.page(asked(body), problems.key_expired())
+    answer = form.page(asked(body), problems.make(problems.KEY_EXPIRED))
 
     assert answer is not None
     assert answer.status == 400
@@ -189,14 +191,14 @@ def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
 def test_h225_a_refused_visitor_is_led_to_where_the_form_is(keys: FormKeys) -> None:
     form = Form(keys, "order", url="/orders/new")
 
-    answer = form.page(asked({}), problems.key_missing())
+    answer = form.page(asked({}), problems.key_missing("Idempotency-Key"))
 
     assert answer is not None
     assert b'<a href="/orders/new">' in answer.body
 
 
 def test_an_outcome_that_is_unknown_offers_no_button() -> None:
-    answer = page(problems.outcome_unknown(), ORDER)
+    answer = page(problems.make(problems.OUTCOME_UNKNOWN), ORDER)
 
     assert b"We are checking" in answer.body
     assert b"<form" not in answer.body
@@ -206,7 +208,9 @@ def test_an_outcome_that_is_unknown_offers_no_button() -> None:
 def test_h230_a_script_is_told_in_json(keys: FormKeys) -> None:
     form = Form(keys, "order")
 
-    assert form.page(asked({}, accept="application/json"), problems.key_reused()) is None
+    assert (
+        form.page(asked({}, accept="application/json"), problems.make(problems.KEY_REUSED)) is None
+    )
 
 
 def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
@@ -217,8 +221,8 @@ def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
 
     form = Form(keys, "order", page=own)
 
-    mine = form.page(asked({"what": "Tee"}), problems.in_progress(1))
-    ours = form.page(asked({"what": "Tee"}), problems.outcome_unknown())
+    mine = form.page(asked({"what": "Tee"}), problems.make(problems.IN_PROGRESS, retry_after=1))
+    ours = form.page(asked({"what": "Tee"}), problems.make(problems.OUTCOME_UNKNOWN))
 
     assert mine is not None
     assert mine.body == b"Bitte warten: Tee"
@@ -245,6 +249,6 @@ def test_what_a_page_holds_is_submitted_as_it_was() -> None:
     pairs = parse_qsl(body.decode(), keep_blank_values=True)
     form = Submitted(tuple(FormEntry(name=name, value=value) for name, value in pairs))
 
-    fields = inputs(page(problems.in_progress(1), form).body)
+    fields = inputs(page(problems.make(problems.IN_PROGRESS, retry_after=1), form).body)
 
     assert urlencode([(one["name"], one["value"]) for one in fields]).encode() == body

@@ -27,7 +27,7 @@ from onefold.web.idempotency.encryption import Sealing
 from onefold.web.idempotency.fingerprint import Fields, again, fingerprint
 from onefold.web.idempotency.key import KeyRules, read_key
 from onefold.web.idempotency.stored_response import replay
-from onefold.web.problems import Refused, key_reused
+from onefold.web.problems import KEY_REUSED, Refused, make
 
 # A bound on time would fail on a busy machine; what hangs is ended by the time limit of a test.
 MANY = settings(max_examples=150, deadline=None)
@@ -108,13 +108,13 @@ def test_accept(accept: str) -> None:
 
     assert prefers_html(asked) in {True, False}
     assert accepts_coding(asked, "gzip") in {True, False}
-    assert key_reused().answer(asked).status == 422
+    assert make(KEY_REUSED).answer(asked).status == 422
 
 
 @given(path=st.text(max_size=40), query=VALUE)
 @MANY
 def test_paths_in_problems(path: str, query: str) -> None:
-    answer = key_reused().answer(HttpRequest(method="POST", path=path, query=query))
+    answer = make(KEY_REUSED).answer(HttpRequest(method="POST", path=path, query=query))
     instance = json.loads(answer.body)["instance"]
 
     assert instance.isascii()

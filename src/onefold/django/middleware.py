@@ -29,7 +29,7 @@ from onefold.web.forms.no_store import NO_STORE, open_page
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, report
 from onefold.web.idempotency.policy import SERVER_ERRORS
-from onefold.web.problems import Refused, not_configured
+from onefold.web.problems import NOT_CONFIGURED, Refused, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
     def _refuse_unconfigured(self, http_request: Request, names: frozenset[str]) -> None:
         is_keyed = any(http_request.values(name) for name in names)
         if is_keyed and http_request.method in KEYED and self._unconfigured == "refuse":
-            raise Refused(not_configured())
+            raise Refused(make(NOT_CONFIGURED))
 
     def _checked(self) -> frozenset[str]:
         """The headers of keys. With the first request, also log the report."""

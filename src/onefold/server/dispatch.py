@@ -36,7 +36,7 @@ from onefold.server.request_context import Reply, RequestContext
 from onefold.server.unread_responses import NotRead
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.key import KeyRules, read_key
-from onefold.web.problems import incomplete
+from onefold.web.problems import INCOMPLETE, make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +140,7 @@ class PathApp:
                 await send_response(send, response, request_id=record.request_id, head=head)
         except Disconnected:
             # Maybe only the body was cut off, and the client still reads.
-            response = self._problem(incomplete(), scope, record)
+            response = self._problem(make(INCOMPLETE), scope, record)
             with suppress(OSError):
                 await send_response(send, response, request_id=record.request_id)
         except NotRead:

@@ -21,7 +21,7 @@ from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, RouteRegistry, Table
 from onefold.web.idempotency.request_claim import KeyedRequest
-from onefold.web.problems import Refused, incomplete, not_configured, too_large
+from onefold.web.problems import INCOMPLETE, NOT_CONFIGURED, Refused, make, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -125,7 +125,7 @@ class Conversation:
         if self._digesting.length > limit:
             raise Refused(too_large(limit))
         if self._is_cut:
-            raise Refused(incomplete())
+            raise Refused(make(INCOMPLETE))
         return self._digesting.done()
 
     async def disconnected(self) -> None:
@@ -387,7 +387,7 @@ class IdempotencyMiddleware:
             return None
         if match.route is None:
             if scope["method"] in KEYED and self._registry.unconfigured == "refuse":
-                return not_configured().answer(conversation.request)
+                return make(NOT_CONFIGURED).answer(conversation.request)
             return None
         conversation.template = match.template
         policy, request = match.route.policy, conversation.request

@@ -30,6 +30,8 @@ class ProblemKind(msgspec.Struct, frozen=True):
     code: str
     status: int
     title: str
+    detail: str = ""
+    """What happened and what to do; empty if each occurrence has its own text."""
 
     @property
     def type(self) -> str:
@@ -109,53 +111,124 @@ class Refused(OnefoldError):
     problem: Problem
 
     def __init__(self, problem: Problem) -> None:
-        """The sentence is the problem's detail."""
         super().__init__(problem.detail, problem=problem, status=problem.status)
 
 
 KEY_MISSING: Final = ProblemKind("key_missing", 400, "Idempotency key missing")
 KEY_INVALID: Final = ProblemKind("key_invalid", 400, "Idempotency key invalid")
-KEY_EXPIRED: Final = ProblemKind("key_expired", 400, "Idempotency key expired")
-NOT_CONFIGURED: Final = ProblemKind("not_configured", 400, "Idempotency keys not supported here")
-NOTHING_SELECTED: Final = ProblemKind("nothing_selected", 400, "Request not identifiable")
-INCOMPLETE: Final = ProblemKind("incomplete", 400, "Request incomplete")
-NOT_IDENTIFIED: Final = ProblemKind("not_identified", 401, "Caller not identified")
-IN_PROGRESS: Final = ProblemKind("in_progress", 409, "Request in progress")
-OUTCOME_UNKNOWN: Final = ProblemKind("outcome_unknown", 409, "Outcome unknown")
-RESPONSE_NOT_KEPT: Final = ProblemKind("response_not_kept", 409, "Already completed")
-LEASE_LOST: Final = ProblemKind("lease_lost", 409, "Superseded by another attempt")
+KEY_EXPIRED: Final = ProblemKind(
+    "key_expired",
+    400,
+    "Idempotency key expired",
+    "This idempotency key is older than responses are stored, so a retry cannot be distinguished"
+    " from a new request. Nothing was done now. Find out the result of the first request, and use"
+    " a new key for a new one.",
+)
+NOT_CONFIGURED: Final = ProblemKind(
+    "not_configured",
+    400,
+    "Idempotency keys not supported here",
+    "This operation does not support idempotency keys, so a retry would be carried out again."
+    " Nothing was done. Send the request without the key if that is what you want.",
+)
+NOTHING_SELECTED: Final = ProblemKind(
+    "nothing_selected",
+    400,
+    "Request not identifiable",
+    "The body has none of the fields by which this operation tells a retry from another request."
+    " Nothing was done.",
+)
+INCOMPLETE: Final = ProblemKind(
+    "incomplete",
+    400,
+    "Request incomplete",
+    "The body of this request ended before it was complete. Nothing was done. Send it again, with"
+    " the same idempotency key.",
+)
+NOT_IDENTIFIED: Final = ProblemKind(
+    "not_identified",
+    401,
+    "Caller not identified",
+    "An idempotency key belongs to one caller, and the caller is unknown. Nothing was done. Sign"
+    " in, or send the request without the key.",
+)
+IN_PROGRESS: Final = ProblemKind(
+    "in_progress",
+    409,
+    "Request in progress",
+    "The first request with this idempotency key is still running. Send the same request again"
+    " later to get its response.",
+)
+OUTCOME_UNKNOWN: Final = ProblemKind(
+    "outcome_unknown",
+    409,
+    "Outcome unknown",
+    "The first request with this idempotency key did not end, and its effects are unknown. It is"
+    " not carried out again until they are known. Do not send it under a new key: it may have"
+    " happened.",
+)
+RESPONSE_NOT_KEPT: Final = ProblemKind(
+    "response_not_kept",
+    409,
+    "Already completed",
+    "The request with this idempotency key was carried out, and its response was sent once but not"
+    " stored. Nothing was done again.",
+)
+LEASE_LOST: Final = ProblemKind(
+    "lease_lost",
+    409,
+    "Superseded by another attempt",
+    "This attempt took too long, and another one with the same idempotency key took its place."
+    " Send the same request again to get the response of that attempt.",
+)
 TOO_LARGE: Final = ProblemKind("too_large", 413, "Request too large")
-KEY_REUSED: Final = ProblemKind("key_reused", 422, "Idempotency key reused")
-ATTEMPT_FAILED: Final = ProblemKind("attempt_failed", 500, "Attempt failed")
-UNAVAILABLE: Final = ProblemKind("unavailable", 503, "Temporarily unavailable")
-NOT_RECORDED: Final = ProblemKind("not_recorded", 503, "Outcome not recorded")
-CONFLICT_RETRY: Final = ProblemKind("conflict_retry", 503, "Conflict with another request")
+KEY_REUSED: Final = ProblemKind(
+    "key_reused",
+    422,
+    "Idempotency key reused",
+    "This idempotency key was used before with a different request. Nothing was done. Use a new"
+    " key for a new request, and send a retry exactly as the first time.",
+)
+ATTEMPT_FAILED: Final = ProblemKind(
+    "attempt_failed",
+    500,
+    "Attempt failed",
+    "The request with this idempotency key failed, and may have had a part of its effects. It is"
+    " not carried out again under this key.",
+)
+UNAVAILABLE: Final = ProblemKind(
+    "unavailable",
+    503,
+    "Temporarily unavailable",
+    "It is unknown at the moment whether this request was carried out before, so it is not carried"
+    " out. Send the same request again later.",
+)
+NOT_RECORDED: Final = ProblemKind(
+    "not_recorded",
+    503,
+    "Outcome not recorded",
+    "The request was carried out, but its outcome could not be stored, or it is unknown whether it"
+    " was. Send the same request again later, under the same key, to find out.",
+)
+CONFLICT_RETRY: Final = ProblemKind(
+    "conflict_retry",
+    503,
+    "Conflict with another request",
+    "The request conflicted with another one that changed the same rows, and was rolled back."
+    " Send the same request again.",
+)
 
 KINDS: Final[tuple[ProblemKind, ...]] = (
-    KEY_MISSING,
-    KEY_INVALID,
-    KEY_EXPIRED,
-    NOT_CONFIGURED,
-    NOTHING_SELECTED,
-    INCOMPLETE,
-    NOT_IDENTIFIED,
-    IN_PROGRESS,
-    OUTCOME_UNKNOWN,
-    RESPONSE_NOT_KEPT,
-    LEASE_LOST,
-    TOO_LARGE,
-    KEY_REUSED,
-    ATTEMPT_FAILED,
-    UNAVAILABLE,
-    NOT_RECORDED,
-    CONFLICT_RETRY,
-)
+    KEY_MISSING, KEY_INVALID, KEY_EXPIRED, NOT_CONFIGURED, NOTHING_SELECTED, INCOMPLETE,
+    NOT_IDENTIFIED, IN_PROGRESS, OUTCOME_UNKNOWN, RESPONSE_NOT_KEPT, LEASE_LOST, TOO_LARGE,
+    KEY_REUSED, ATTEMPT_FAILED, UNAVAILABLE, NOT_RECORDED, CONFLICT_RETRY,
+)  # fmt: skip
 """The registry. A code is never renamed and never reused for something else."""
 
 
 def make(
     kind: ProblemKind,
-    detail: str,
+    detail: str | None = None,
     *,
     retry_after: timedelta | float | None = None,
     extra: dict[str, Any] | None = None,
@@ -165,18 +238,18 @@ def make(
         type=kind.type,
         title=kind.title,
         status=kind.status,
-        detail=detail,
+        detail=kind.detail if detail is None else detail,
         code=kind.code,
         retry_after=None if retry_after is None else whole_seconds(retry_after),
         extra={} if extra is None else extra,
     )
 
 
-def key_missing(header: str = "Idempotency-Key") -> Problem:
-    """The route requires a key, and none came."""
+def key_missing(header: str) -> Problem:
+    """The route requires a key, and the request has none."""
     return make(
         KEY_MISSING,
-        f"This request needs the header {header}: a text of your own making, new for every new"
+        f"This request needs the header {header}: a text that you choose, new for every new"
         " request and the same for every retry of it. Nothing was done.",
     )
 
@@ -186,143 +259,9 @@ def key_invalid(reason: str) -> Problem:
     return make(KEY_INVALID, f"The idempotency key {reason}. Nothing was done.")
 
 
-def key_expired() -> Problem:
-    """The key is older than the retention, so it is unknown whether it is a retry."""
-    return make(
-        KEY_EXPIRED,
-        "This idempotency key is older than responses are stored, so a retry cannot be"
-        " distinguished from a new request. Nothing was done now. Find out the result of the first"
-        " request, and use a new key for a new one.",
-    )
-
-
-def not_configured() -> Problem:
-    """A key came to a route that would have ignored it."""
-    return make(
-        NOT_CONFIGURED,
-        "This operation does not support idempotency keys, so a retry would be carried out again."
-        " Nothing was done. Send the request without the key if that is what you want.",
-    )
-
-
-def nothing_selected() -> Problem:
-    """The body has none of the fields that tell requests apart."""
-    return make(
-        NOTHING_SELECTED,
-        "The body has none of the fields by which this operation tells a retry from another"
-        " request. Nothing was done.",
-    )
-
-
-def incomplete() -> Problem:
-    """The connection was closed before the end of the body."""
-    return make(
-        INCOMPLETE,
-        "The body of this request ended before it was complete. Nothing was done. Send it again,"
-        " with the same idempotency key.",
-    )
-
-
-def not_identified() -> Problem:
-    """The caller of the key is unknown."""
-    return make(
-        NOT_IDENTIFIED,
-        "An idempotency key is its caller's own, and the caller is unknown. Nothing was"
-        " done. Sign in, or send the request without the key.",
-    )
-
-
-def in_progress(retry_after: timedelta | float) -> Problem:
-    """The first request with this key is being worked on."""
-    return make(
-        IN_PROGRESS,
-        "The first request with this idempotency key is still being worked on. Send the same"
-        " request again later to get its answer.",
-        retry_after=retry_after,
-    )
-
-
-def outcome_unknown() -> Problem:
-    """The first request vanished, and it is not run again; no time is promised."""
-    return make(
-        OUTCOME_UNKNOWN,
-        "The first request with this idempotency key did not come to its end, and it is not known"
-        " how far it came. It is not carried out again until that has been found out. Do not send"
-        " it under a new key: it may have happened.",
-    )
-
-
-def response_not_kept(extra: dict[str, Any] | None = None) -> Problem:
-    """The request was carried out; its answer is not there to be sent again."""
-    return make(
-        RESPONSE_NOT_KEPT,
-        "The request with this idempotency key was carried out, and its response was sent once but"
-        " not kept. Nothing was done again.",
-        extra=extra,
-    )
-
-
-def lease_lost(retry_after: timedelta | float = 1) -> Problem:
-    """This attempt took too long, and another one has the key now."""
-    return make(
-        LEASE_LOST,
-        "This attempt took too long, and another one with the same idempotency key took its place."
-        " Send the same request again to get that one's answer.",
-        retry_after=retry_after,
-    )
-
-
 def too_large(limit: int) -> Problem:
     """The body is over a limit, in bytes."""
     return make(TOO_LARGE, f"The body has more than {limit} bytes. Nothing was done.")
-
-
-def key_reused() -> Problem:
-    """The key was used for another request, which is not described."""
-    return make(
-        KEY_REUSED,
-        "This idempotency key was used before with a different request. Nothing was done. Use a new"
-        " key for a new request, and send a retry exactly as the first time.",
-    )
-
-
-def attempt_failed() -> Problem:
-    """The first request failed in the middle of things that cannot be undone."""
-    return make(
-        ATTEMPT_FAILED,
-        "The request with this idempotency key failed, and may have had a part of its effects. It"
-        " is not carried out again under this key.",
-    )
-
-
-def unavailable(retry_after: timedelta | float = 1) -> Problem:
-    """The store of the keys cannot be reached."""
-    return make(
-        UNAVAILABLE,
-        "It is unknown at the moment whether this request was carried out before, so it is not"
-        " carried out. Send the same request again later.",
-        retry_after=retry_after,
-    )
-
-
-def not_recorded(retry_after: timedelta | float = 1) -> Problem:
-    """The store of the keys went away when there was something to store."""
-    return make(
-        NOT_RECORDED,
-        "The request was carried out, but its outcome could not be stored, or it is unknown"
-        " whether it was. Send the same request again later, under the same key, to find out.",
-        retry_after=retry_after,
-    )
-
-
-def conflict_retry(retry_after: timedelta | float = 1) -> Problem:
-    """The database refused the transaction because of another one; nothing was done."""
-    return make(
-        CONFLICT_RETRY,
-        "The request met another one that changed the same things, and was undone as a whole. Send"
-        " the same request again.",
-        retry_after=retry_after,
-    )
 
 
 def _path(path: str) -> str:

@@ -21,7 +21,7 @@ from onefold.web.idempotency.body import content_length, digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, KeyedRoute, RouteRegistry, Table
-from onefold.web.problems import Refused, not_configured
+from onefold.web.problems import NOT_CONFIGURED, Refused, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -194,7 +194,7 @@ class IdempotencyMiddleware:
         if route is None:
             refuses = self._registry.unconfigured == "refuse" and request.method in KEYED
             if is_keyed and refuses:
-                raise Refused(not_configured())
+                raise Refused(make(NOT_CONFIGURED))
             return BytesIO(), NOTHING
         if not is_keyed and route.policy.form is None:
             return BytesIO(), NOTHING

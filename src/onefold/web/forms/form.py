@@ -27,8 +27,8 @@ from onefold.web.problems import (
     KEY_MISSING,
     KEY_REUSED,
     Refused,
-    key_expired,
     key_invalid,
+    make,
 )
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Form:
             found = self._keys.check(text, self.name, principal)
         if isinstance(found, RefusedKey):
             log.info("A key of the form %s was refused: %s", self.name, found.why)
-            raise Refused(key_expired() if found.was_good else key_invalid("is not valid here"))
+            raise Refused(make(KEY_EXPIRED) if found.was_good else key_invalid("is not valid here"))
         return found.scope, found.id
 
     def _text(self, request: HttpRequest, body: Digested) -> str | None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from onefold.errors import Needs
-from onefold.web.problems import Refused, incomplete, too_large
+from onefold.web.problems import INCOMPLETE, Refused, make, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -314,7 +314,7 @@ def _refuse_longer(length: int, limit: int) -> None:
 
 def _refuse_shorter(length: int, text: int | None) -> None:
     if length < (text or 0):
-        raise Refused(incomplete())
+        raise Refused(make(INCOMPLETE))
 
 
 def _digesting(policy: RoutePolicy, request: HttpRequest) -> Digesting:

@@ -203,7 +203,7 @@ class Exchange(RequestClaim):
     def _unavailable(self, error: Exception) -> HttpResponse:
         log.error("A key could not be claimed or replayed: %s", error, exc_info=error)
         self.outcome = "unavailable"
-        return self._refusal(problems.unavailable(retry_after=1))
+        return self._refusal(problems.make(problems.UNAVAILABLE, retry_after=1))
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -273,7 +273,8 @@ class Exchange(RequestClaim):
             return None
         unknown = self._fate_if_unknown(error)
         fate = unknown or self.policy.fate_of(error)
-        failed = self._refusal(problems.outcome_unknown() if unknown else problems.attempt_failed())
+        kind = problems.OUTCOME_UNKNOWN if unknown else problems.ATTEMPT_FAILED
+        failed = self._refusal(problems.make(kind))
         # Stored whole: a tombstone would mean that the request was carried out.
         self.policy = msgspec.structs.replace(self.policy, stream="buffer")
         response = yield from self._finish_leased(self.claim, failed, fate)
@@ -283,7 +284,7 @@ class Exchange(RequestClaim):
         """The handler has stopped because another attempt holds the key."""
         yield from self._undo()
         self.outcome = "lost"
-        return self._refusal(problems.lease_lost(retry_after=1))
+        return self._refusal(problems.make(problems.LEASE_LOST, retry_after=1))
 
     def _close(self) -> None:
         self.is_open = False
@@ -320,8 +321,8 @@ class Exchange(RequestClaim):
                 raise
             log.exception("A request could not be committed.")
             self.outcome = "unavailable"
-            undone = problems.conflict_retry if is_settled is False else problems.not_recorded
-            return self._refusal(undone(retry_after=1))
+            kind = problems.CONFLICT_RETRY if is_settled is False else problems.NOT_RECORDED
+            return self._refusal(problems.make(kind, retry_after=1))
         return response
 
     def _finish_leased(
@@ -332,12 +333,12 @@ class Exchange(RequestClaim):
                 yield self._settlement(claim, response, fate)
             except LeaseLost:
                 self.outcome = "lost"
-                return self._refusal(problems.lease_lost(retry_after=1))
+                return self._refusal(problems.make(problems.LEASE_LOST, retry_after=1))
             except DatabaseError:
                 if pause is None:
                     log.exception("A response could not be stored.")
                     self.outcome = "unavailable"
-                    return self._refusal(problems.not_recorded(retry_after=1))
+                    return self._refusal(problems.make(problems.NOT_RECORDED, retry_after=1))
                 yield Pause(pause)
             else:
                 break

@@ -22,7 +22,7 @@ from onefold.model.json_text import is_array, is_object
 from onefold.web.http import HttpRequest, codings, decoded
 from onefold.web.idempotency import body as form_body
 from onefold.web.idempotency.body import Digested, digested
-from onefold.web.problems import Refused, nothing_selected, too_large
+from onefold.web.problems import NOTHING_SELECTED, Refused, make, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -322,14 +322,14 @@ def _fields(source: _Input) -> list[bytes]:
         raise InvalidInput(
             "fingerprint", f"selects nothing of this body by {source.recipe.names!r}"
         )
-    raise Refused(nothing_selected())
+    raise Refused(make(NOTHING_SELECTED))
 
 
 def _custom(source: _Input) -> list[bytes]:
     assert callable(source.how)
     essence = source.how(source.request, _in_memory(source.read))
     if not essence:
-        raise Refused(nothing_selected())
+        raise Refused(make(NOTHING_SELECTED))
     return [b"custom", essence.encode() if isinstance(essence, str) else essence]
 
 

@@ -249,7 +249,7 @@ class RouteRegistry:
             )
         issued, now = (found.int >> 80) * _MILLISECOND, self.context.now()
         if issued <= now - made.retention.total_seconds() * 1_000_000:
-            raise problems.Refused(problems.key_expired())
+            raise problems.Refused(problems.make(problems.KEY_EXPIRED))
         if issued > now + _AHEAD:
             # It would be valid after its response is deleted.
             raise problems.Refused(problems.key_invalid("must not be dated in the future"))
@@ -306,7 +306,7 @@ def _named(whose: object) -> object:
 def _scope(made: RoutePolicy, request: HttpRequest, principal: object) -> str:
     named = _named(principal)
     if not isinstance(named, str) or not named:
-        raise problems.Refused(problems.not_identified())
+        raise problems.Refused(problems.make(problems.NOT_IDENTIFIED))
     whose = scope_of(named)
     if made.scope == "principal":
         return whose

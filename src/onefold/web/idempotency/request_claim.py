@@ -218,16 +218,17 @@ class RequestClaim:
                 self.outcome = "replayed"
                 if result is None:
                     # Settled by an operator, without a response.
-                    return self._refusal(problems.response_not_kept())
+                    return self._refusal(problems.make(problems.RESPONSE_NOT_KEPT))
                 return (yield from self._replay(result))
             case Busy(retry_after):
                 self.outcome = "busy"
                 # Not the whole lease: most handlers are done soon, and one that has run for a
                 # while may run for as long again. Whole seconds, at least one.
-                return self._refusal(problems.in_progress(min(retry_after, self._running)))
+                wait = min(retry_after, self._running)
+                return self._refusal(problems.make(problems.IN_PROGRESS, retry_after=wait))
             case Mismatch():
                 self.outcome = "mismatch"
-                return self._refusal(problems.key_reused())
+                return self._refusal(problems.make(problems.KEY_REUSED))
             case Unknown():
                 return (yield from self._verify(claimed))
 
@@ -238,7 +239,7 @@ class RequestClaim:
         except UnreadableAnswer as error:
             log.error("The stored response of a key cannot be read: %s", error)  # noqa: TRY400
             self.outcome = "unknown"
-            return self._refusal(problems.outcome_unknown())
+            return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
         if policy.refresh is not None and stored.answer is not None:
             newer: HttpResponse = yield Call(policy.refresh, (request, stored.answer))
             stored = msgspec.structs.replace(stored, answer=newer)
@@ -252,7 +253,7 @@ class RequestClaim:
             found = yield Call(policy.verify, (key.key,))
         match found:
             case None:
-                return self._refusal(problems.outcome_unknown())
+                return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
             case Done(result):
                 if not isinstance(result, HttpResponse):
                     raise InvalidInput("verify", f"must return Done(Answer(…)), got {found!r}")
@@ -273,7 +274,7 @@ class RequestClaim:
                 raise InvalidInput("verify", f"must return Done, NotDone or None, got {found!r}")
         claimed = yield from self._claim()
         if isinstance(claimed, Unknown):
-            return self._refusal(problems.outcome_unknown())
+            return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
         return (yield from self._response_to(claimed))
 
     def _roll_back(self) -> Procedure[None]:

@@ -17,7 +17,7 @@ from onefold.web.http import (
     to_stored,
 )
 from onefold.web.idempotency.encryption import is_sealed
-from onefold.web.problems import response_not_kept
+from onefold.web.problems import RESPONSE_NOT_KEPT, make
 
 if TYPE_CHECKING:
     from onefold.model.claim import ClaimKey
@@ -98,7 +98,7 @@ def _readable(answer: HttpResponse, request: HttpRequest) -> HttpResponse:
         return _measured(answer)
     body = decoded(answer.body, applied)
     if body is None:
-        return response_not_kept({"original_status": answer.status}).answer(request)
+        return make(RESPONSE_NOT_KEPT, extra={"original_status": answer.status}).answer(request)
     headers = tuple(_weakened(header) for header in answer.headers if header[0].lower() != _CODING)
     return _measured(HttpResponse(answer.status, headers, body))
 
@@ -121,7 +121,7 @@ def _unburied(buried: Tombstone, request: HttpRequest, wanted: WhenBuried) -> Ht
     known: dict[str, object] = {"original_status": buried.status}
     if buried.sha256:
         known |= {"original_length": buried.length, "original_sha256": buried.sha256}
-    return response_not_kept(known).answer(request)
+    return make(RESPONSE_NOT_KEPT, extra=known).answer(request)
 
 
 def _is_of_the_body(name: str) -> bool:
