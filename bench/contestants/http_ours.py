@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from bench.stopwatch import Stopwatch
     from bench.values import Order
-    from onefold.web.idempotency.policy import PolicyOptions
 
     Asks = Callable[[Order, Stopwatch, http_client.App], Awaitable[None]]
 
@@ -60,7 +59,7 @@ async def _served(url: str, mode: str, *, required: bool) -> AsyncGenerator[Star
     async with AsyncExitStack() as stack:
         onefold = Onefold(url)
         stack.push_async_callback(onefold.aclose)
-        options: PolicyOptions = {"transaction": onefold}
+        options: dict[str, Any] = {"transaction": onefold}
         if mode == "pool":
             pool = AsyncConnectionPool(url, open=False, kwargs={"autocommit": True})
             options = {"transaction": await stack.enter_async_context(pool)}

@@ -36,8 +36,8 @@ class Counter:
 
     def __init__(self, onefold: Onefold, **options: Any) -> None:
         self.registry = RouteRegistry(onefold)
-        said: Any = options
-        self.route: KeyedRoute = self.registry.route(said, principal=str, name="POST /pay")
+        options["principal"] = str
+        self.route: KeyedRoute = self.registry.route(options, name="POST /pay")
 
     def exchange(
         self, body: bytes = b"{}", key: str = "k", before: dict[int, Between] | None = None

@@ -95,7 +95,7 @@ def test_settings_that_make_no_sense_are_refused_where_they_are_said(
     onefold: Onefold, options: Any, message: str
 ) -> None:
     with pytest.raises((ConflictingOptions, InvalidInput, TypeError), match=message):
-        RouteRegistry(onefold).route(options, principal=anybody, name="POST /pay")
+        RouteRegistry(onefold).route({**options, "principal": anybody}, name="POST /pay")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_so_are_settings_that_a_transaction_makes_senseless(
     options["transaction"] = onefold
 
     with pytest.raises(ConflictingOptions, match=message):
-        RouteRegistry(onefold).route(options, principal=anybody)
+        RouteRegistry(onefold).route({**options, "principal": anybody})
 
 
 def test_a_transaction_on_something_else_is_refused(onefold: Onefold) -> None:

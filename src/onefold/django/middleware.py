@@ -15,7 +15,6 @@ from django.utils.deprecation import MiddlewareMixin
 from onefold.django.instance import read_settings
 from onefold.django.views import (
     IS_WATCHED,
-    MARK,
     PENDING,
     add_headers,
     answer_of,
@@ -27,7 +26,7 @@ from onefold.django.views import (
 )
 from onefold.web.forms.no_store import NO_STORE, open_page
 from onefold.web.idempotency.key import read_key
-from onefold.web.idempotency.keyed_routes import KEYED, SAFE, report
+from onefold.web.idempotency.keyed_routes import KEYED, MARK, SAFE, report
 from onefold.web.idempotency.policy import SERVER_ERRORS
 from onefold.web.problems import NOT_CONFIGURED, Refused, make
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -25,19 +26,20 @@ from onefold.databases.borrowed import borrow
 from onefold.databases.handler_transaction import OpenBlock
 from onefold.django.instance import get_onefold, read_settings
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.model.checks import options_of
 from onefold.runtime import Runtime
 from onefold.web.http import HttpRequest as Request
 from onefold.web.http import HttpResponse as Answer
 from onefold.web.idempotency.body import content_length, digested, spool
 from onefold.web.idempotency.exchange import Exchange
-from onefold.web.idempotency.keyed_routes import SAFE, RouteRegistry, refuse_bare
+from onefold.web.idempotency.keyed_routes import SAFE, F, IdempotencyBase
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.idempotency.policy import RouteOptions, RoutePolicy
 from onefold.web.problems import Refused, too_large
 from onefold.web.wsgi import FORMS, NOTHING, Forwarded, headers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Unpack
+    from collections.abc import Coroutine
 
     from django.http.response import HttpResponseBase
 
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from onefold.web.http import Header
     from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.keyed_routes import KeyedRoute
-    from onefold.web.idempotency.policy import PolicyOptions, RoutePolicy
 
 
 COOKIE: Final = "Set-Cookie"
@@ -161,8 +162,7 @@ def transaction_of(route: KeyedRoute, own: str | None) -> tuple[Runtime | None, 
     `own` is the alias of Onefold's database. In an atomic block that is open already, all
     statements run inside of that block.
     """
-    registry = route.registry
-    target = registry.target(route.policy)
+    target = route.target
     if not isinstance(target, Alias):
         if own is not None and connections[own].in_atomic_block:
             raise UsageError(
@@ -174,12 +174,9 @@ def transaction_of(route: KeyedRoute, own: str | None) -> tuple[Runtime | None, 
     connection = connections[target.name]
     if not connection.in_atomic_block:
         return None, None
-    return Runtime(borrow(connection, registry.context.database)), OpenBlock(connection)
+    return Runtime(borrow(connection, route.registry.context.database)), OpenBlock(connection)
 
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
-MARK: Final = "__onefold_route__"
 PENDING: Final = "_onefold_pending"
 IS_WATCHED: Final = "_onefold_is_watched"
 _ONCE: Final = "_onefold_once"
@@ -190,10 +187,17 @@ _under_way: Final[set[asyncio.Task[Any]]] = set()
 """Event loops refer to tasks weakly."""
 
 
-class Idempotency:
+class ProjectOptions(RoutePolicy, frozen=True):
+    """What `Idempotency` takes."""
+
+    onefold: Onefold | None = None
+
+
+class Idempotency(IdempotencyBase):
     """Idempotency keys for the views of a project."""
 
-    def __init__(self, onefold: Onefold | None = None, **defaults: Unpack[PolicyOptions]) -> None:
+    @options_of(ProjectOptions)
+    def __init__(self, onefold: Onefold | None = None, **defaults: Any) -> None:
         """`defaults` are the options of every view; a view can replace them.
 
         Without `onefold`, it is the project's. `transaction` may be an alias of DATABASES.
@@ -202,43 +206,25 @@ class Idempotency:
         self._alias = settings.alias if onefold is None else None
         if self._alias is not None and "takeover" not in defaults:
             defaults.setdefault("transaction", self._alias)
-        self.registry: RouteRegistry = RouteRegistry(
+        super().__init__(
             get_onefold() if onefold is None else onefold,
             unconfigured=settings.unconfigured,
-            defaults=_with_alias(defaults),
+            **_with_alias(defaults),
         )
 
-    def __call__(
-        self,
-        *bare: Never,
-        principal: Callable[[HttpRequest], Any] | None = None,
-        tenant: Callable[[HttpRequest], Any] | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> Callable[[F], F]:
+    @options_of(RouteOptions[Callable[[HttpRequest], Any]])
+    def __call__(self, *bare: object, **options: Any) -> Callable[[F], F]:
         """Accept idempotency keys on a view; on a class of views with `method_decorator`.
 
         `principal` returns the id of the caller, `tenant` the owner of the keys. A parameter
         annotated `Once` receives the attempt, and None for a GET.
         """
-        refuse_bare(bare)
 
-        def decorate(view: F) -> F:
-            name = getattr(view, "__qualname__", repr(view))
-            route = self.registry.route(
-                _with_alias(options), principal=principal, tenant=tenant, name=name
-            )
-            route.check()
-            check_target(self.registry.target(route.policy))
-            made = _Keyed(view, self.registry, route, self._alias)
-            wrapper = made.async_view() if inspect.iscoroutinefunction(view) else made.view()
-            setattr(wrapper, MARK, route)
-            return wrapper  # type: ignore[return-value] # the same parameters but for Once
+        def wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
+            made = _Keyed(view, route, self._alias)
+            return made.async_view() if inspect.iscoroutinefunction(view) else made.view()
 
-        return decorate
-
-    def report(self) -> list[str]:
-        """The guarantee of each view, one line per view."""
-        return self.registry.report()
+        return self._decorator(bare, _with_alias(options), wrapped)
 
 
 def once_of(request: HttpRequest) -> Once:
@@ -249,7 +235,7 @@ def once_of(request: HttpRequest) -> Once:
     return once
 
 
-def _with_alias(options: PolicyOptions) -> PolicyOptions:
+def _with_alias(options: dict[str, Any]) -> dict[str, Any]:
     """The options with a Django database as `Alias`."""
     target = options.get("transaction")
     return options if target is None else {**options, "transaction": alias_of(target)}
@@ -268,14 +254,14 @@ class _Keyed:
     def __init__(
         self,
         view: Callable[..., Any],
-        registry: RouteRegistry,
         route: KeyedRoute,
         alias: str | None,
     ) -> None:
+        route.check()
+        check_target(route.target)
         if inspect.isclass(view):
             raise InvalidInput("view", f"must be a function, got {view!r}")
         self._view = view
-        self._registry = registry
         self._route = route
         self._alias = alias
         self._takes_once = once_parameters(view)
@@ -333,7 +319,7 @@ class _Keyed:
 
     def _called(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
         """Call the view in atomic blocks, as ATOMIC_REQUESTS does; ours is open already."""
-        target = self._registry.target(self._route.policy)
+        target = self._route.target
         joined = target.name if once is not None and isinstance(target, Alias) else None
         with ExitStack() as stack:
             for alias, settings in connections.settings.items():
@@ -344,7 +330,7 @@ class _Keyed:
 
     def _note(self, exchange: Exchange, request: HttpRequest) -> None:
         setattr(request, _ONCE, exchange.once)
-        if isinstance(self._registry.target(self._route.policy), Alias):
+        if isinstance(self._route.target, Alias):
             # All models of that database use the transaction.
             exchange.once.was_used = True
 
@@ -368,7 +354,7 @@ class _Keyed:
 
     def _undo_if_told(self, exchange: Exchange) -> None:
         """Roll back if the view has set `needs_rollback`, as Django REST framework does."""
-        target = self._registry.target(self._route.policy)
+        target = self._route.target
         if isinstance(target, Alias) and connections[target.name].needs_rollback:
             exchange.run(exchange.undo(_RolledBack()))
 
@@ -377,7 +363,7 @@ class _Keyed:
     def async_view(self) -> Callable[..., Any]:
         """A coroutine function; Django has no transactions for those."""
         route = self._route
-        if isinstance(self._registry.target(route.policy), Alias):
+        if isinstance(route.target, Alias):
             raise ConflictingOptions(
                 "transaction",
                 "is a Django database, and Django has no transactions in async views. Give"

@@ -9,15 +9,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeGuard, TypeVar
 
 from onefold.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
 ATTEMPTS: Final = range(1, 101)
 PRIORITIES: Final = range(-32768, 32768)
+
+P = ParamSpec("P")
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+def options_of(
+    struct: Callable[P, object],
+) -> Callable[[Callable[Concatenate[S, ...], R]], Callable[Concatenate[S, P], R]]:
+    """Type a method that takes `**options`: its parameters are the fields of a struct.
+
+    At run time the method sees only those that were given.
+    """
+    del struct  # for type checkers
+
+    def decorate(method: Callable[Concatenate[S, ...], R]) -> Callable[Concatenate[S, P], R]:
+        return method
+
+    return decorate
 
 
 def options(given: Mapping[str, Any], known: AbstractSet[str]) -> None:

@@ -44,8 +44,7 @@ def keyed_route(onefold: Onefold, request_timeout: timedelta) -> KeyedRoute:
             "on_5xx": "release",
             # The fence is part of the request: it names a delivery.
             "fingerprint_headers": (FENCE,),
-        },
-        principal=None,
+        }
     )
 
 

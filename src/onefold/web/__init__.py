@@ -7,7 +7,7 @@ from onefold.web.http import HttpRequest, HttpResponse, Kept
 from onefold.web.idempotency.encryption import Sealing
 from onefold.web.idempotency.fingerprint import Fields
 from onefold.web.idempotency.key import KeyRules
-from onefold.web.idempotency.policy import PolicyOptions
+from onefold.web.idempotency.policy import RoutePolicy
 
 __all__ = [
     "Done",
@@ -17,6 +17,6 @@ __all__ = [
     "Kept",
     "KeyRules",
     "NotDone",
-    "PolicyOptions",
+    "RoutePolicy",
     "Sealing",
 ]

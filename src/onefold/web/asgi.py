@@ -10,34 +10,38 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 from onefold.errors import LeaseLost, UsageError
+from onefold.model.checks import options_of
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
 from onefold.web.idempotency.body import Digesting, digested
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
-from onefold.web.idempotency.keyed_routes import KEYED, SAFE, RouteRegistry, Table
+from onefold.web.idempotency.keyed_routes import (
+    KEYED,
+    SAFE,
+    PathOptions,
+    RouteRegistry,
+    RouteTable,
+)
 from onefold.web.idempotency.request_claim import KeyedRequest
 from onefold.web.problems import INCOMPLETE, NOT_CONFIGURED, Refused, make, too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
-    from typing import Unpack
-
-    from onefold.app.onefold import Onefold
     from onefold.web.idempotency.body import Digested
-    from onefold.web.idempotency.keyed_routes import KeyedRoute, Match, Unconfigured
+    from onefold.web.idempotency.keyed_routes import KeyedRoute, Match
     from onefold.web.idempotency.once_parameter import Once
-    from onefold.web.idempotency.policy import PolicyOptions
 
-    Scope = MutableMapping[str, Any]
-    Message = MutableMapping[str, Any]
-    Receive = Callable[[], Awaitable[Message]]
-    Send = Callable[[Message], Awaitable[None]]
-    App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NOTHING: Final = digested(b"")
 
@@ -501,7 +505,7 @@ async def _silence(*_: object) -> Any:
 # --- without a framework --------------------------------------------------------------------------
 
 
-class Idempotency:
+class Idempotency(RouteTable):
     """Routes of a plain ASGI application.
 
     idempotency = Idempotency(onefold)
@@ -509,33 +513,13 @@ class Idempotency:
     app = idempotency.wrap(app)
     """
 
-    def __init__(
-        self,
-        onefold: Onefold,
-        *,
-        unconfigured: Unconfigured = "refuse",
-        **defaults: Unpack[PolicyOptions],
-    ) -> None:
-        """`defaults` are the options of every route; a route can replace them."""
-        self.registry: RouteRegistry = RouteRegistry(
-            onefold, unconfigured=unconfigured, defaults=defaults
-        )
-        self._table = Table(self.registry)
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        *,
-        principal: Callable[[Scope], Any] | None = None,
-        tenant: Callable[[Scope], Any] | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> None:
+    @options_of(PathOptions[Callable[[Scope], Any]])
+    def add(self, method: str, path: str, **options: Any) -> None:
         """Add a route with its options. `{name}` in a path is any text without a slash.
 
-        `principal` and `tenant` are given the ASGI scope; they may be coroutine functions.
+        `principal` and `tenant` receive the ASGI scope; they may be coroutine functions.
         """
-        self._table.add(method, path, options, principal=principal, tenant=tenant)
+        self._add(method, path, options)
 
     def wrap(self, app: App) -> IdempotencyMiddleware:
         """Wrap the application in the middleware."""
@@ -544,14 +528,10 @@ class Idempotency:
     def find(self, scope: Scope) -> Match | None:
         """The route of a request; the first that was added wins."""
         root = scope.get("root_path", "")
-        return self._table.find(scope["method"], scope["path"].removeprefix(root) or "/")
+        return self._find(scope["method"], scope["path"].removeprefix(root) or "/")
 
     def collect(self, scope: Scope) -> None:
         """The routes have names already."""
-
-    def report(self) -> list[str]:
-        """The guarantee of each route, one line per route."""
-        return self.registry.report()
 
 
 class _Outside(IdempotencyMiddleware):

@@ -8,9 +8,10 @@ endpoint and its dependencies use. A webhook is an argument, not a dependency: c
 from __future__ import annotations
 
 import inspect
-from functools import partial, wraps
+from collections.abc import Callable
+from functools import cached_property, partial, wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Never, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 from onefold.errors import Needs
 
@@ -22,36 +23,31 @@ with Needs("onefold[fastapi]"):
 
 from onefold.databases.handler_transaction import Given
 from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.checks import options_of
 from onefold.web import starlette
 from onefold.web.asgi import conversation_of
-from onefold.web.idempotency.keyed_routes import note_decorated, refuse_bare
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.openapi_keys import describe
+from onefold.web.idempotency.policy import RouteOptions
 from onefold.web.starlette import (
-    MARK,
     RouteFinder,
     attempted,
     called,
-    name_of,
     once_of,
     respond,
     response_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Unpack
+    from collections.abc import Awaitable
 
     from fastapi import FastAPI
 
-    from onefold.web.idempotency.keyed_routes import KeyedRoute
-    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.idempotency.keyed_routes import F, KeyedRoute
     from onefold.web.webhooks.webhook_apps import Receives
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 REQUEST: Final = "onefold_request"
 PRINCIPAL: Final = "onefold_principal"
@@ -62,7 +58,9 @@ SESSION: Final = "onefold_session"
 class Idempotency(starlette.Idempotency):
     """The keys of a FastAPI application."""
 
-    def _find_routes(self) -> RouteFinder:
+    @cached_property
+    def finder(self) -> RouteFinder:
+        """Finds the routes of the application."""
         return _Finder()
 
     def install(self, app: FastAPI) -> None:  # type: ignore[override] # a FastAPI is a Starlette
@@ -82,13 +80,8 @@ class Idempotency(starlette.Idempotency):
 
         app.openapi = openapi  # type: ignore[method-assign] # as FastAPI's documentation has it
 
-    def __call__(
-        self,
-        *bare: Never,
-        principal: Callable[..., Any] | None = None,
-        tenant: Callable[..., Any] | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> Callable[[F], F]:
+    @options_of(RouteOptions[Callable[..., Any]])
+    def __call__(self, *bare: object, **options: Any) -> Callable[[F], F]:
         """Accept idempotency keys on an endpoint: under `@app.post(…)`, on the function.
 
         `principal` and `tenant` are dependencies, with or without `Depends` around them, that give
@@ -96,26 +89,7 @@ class Idempotency(starlette.Idempotency):
         the session that this dependency gives to the request. A parameter annotated `Once` is given
         the attempt.
         """
-        refuse_bare(bare)
-
-        def decorate(endpoint: F) -> F:
-            route = self.registry.route(
-                options, principal=principal, tenant=tenant, name=name_of(endpoint)
-            )
-            route.is_plain = not inspect.iscoroutinefunction(endpoint)
-            given: Any = route.policy.transaction
-            if isinstance(given, params.Depends):
-                _check_shared(given, endpoint)
-            elif inspect.isasyncgenfunction(given) or inspect.isgeneratorfunction(given):
-                raise InvalidInput("transaction", f"must be Depends({given.__name__}) here")
-            else:
-                check_target(self.registry.target(route.policy), blocks=route.is_plain)
-            wrapper = _wrapped(endpoint, route)
-            setattr(wrapper, MARK, route)
-            note_decorated(endpoint, route)
-            return wrapper  # type: ignore[return-value] # FastAPI reads its signature
-
-        return decorate
+        return self._decorator(bare, options, _wrapped)
 
 
 class _Finder(RouteFinder):
@@ -130,9 +104,17 @@ class _Finder(RouteFinder):
 def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
     if not inspect.isfunction(endpoint):
         raise InvalidInput("endpoint", f"must be a function, got {endpoint!r}")
+    route.is_plain = not inspect.iscoroutinefunction(endpoint)
+    given = route.policy.transaction
+    if isinstance(given, params.Depends):
+        _check_shared(given, endpoint)
+    elif inspect.isasyncgenfunction(given) or inspect.isgeneratorfunction(given):
+        raise InvalidInput("transaction", f"must be Depends({given.__name__}) here")
+    else:
+        check_target(route.target, blocks=route.is_plain)
     takes_once = once_parameters(endpoint)
     own_request = _own_request(endpoint)
-    is_given = isinstance(route.policy.transaction, params.Depends)
+    is_given = isinstance(given, params.Depends)
 
     @wraps(endpoint)
     async def wrapper(**kwargs: Any) -> Any:

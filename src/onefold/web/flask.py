@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from onefold.errors import Needs
 
@@ -16,57 +17,36 @@ with Needs("onefold[flask]"):
 
 
 from onefold.errors import InvalidInput, UsageError
+from onefold.model.checks import options_of
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.keyed_routes import (
+    MARK,
     SAFE,
+    F,
+    IdempotencyBase,
     Match,
-    RouteRegistry,
-    note_decorated,
-    refuse_bare,
     undecorated,
 )
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.idempotency.policy import RouteOptions
 from onefold.web.webhooks.webhook_apps import wsgi_read_body, wsgi_request_of
 from onefold.web.wsgi import BODY, NOTHING, Forwarded, IdempotencyMiddleware, request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Unpack
     from wsgiref.types import WSGIEnvironment
 
-    from onefold.app.onefold import Onefold
-    from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
-    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.webhooks.webhook import Webhook
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
 
-F = TypeVar("F", bound="Callable[..., Any]")
 
-MARK: Final = "__onefold_route__"
-
-
-class Idempotency:
+class Idempotency(IdempotencyBase):
     """The keys of a Flask application."""
 
-    def __init__(
-        self,
-        onefold: Onefold,
-        *,
-        unconfigured: Unconfigured = "refuse",
-        **defaults: Unpack[PolicyOptions],
-    ) -> None:
-        """`defaults` are the options of every view; a view can replace them.
-
-        A POST or PATCH with a key to a view without a policy receives 400, unless `unconfigured` is
-        "ignore".
-        """
-        self.registry: RouteRegistry = RouteRegistry(
-            onefold, unconfigured=unconfigured, defaults=defaults
-        )
-        self._finder: _Finder | None = None
+    _finder: _Finder | None = None
 
     def init_app(self, app: flask.Flask) -> None:
         """Wrap the application in the middleware, which reads bodies first."""
@@ -74,38 +54,21 @@ class Idempotency:
         middleware = IdempotencyMiddleware(app.wsgi_app, self.registry, self._finder)
         app.wsgi_app = middleware  # type: ignore[method-assign] # as Flask's documentation has it
 
-    def __call__(
-        self,
-        *bare: Never,
-        principal: Callable[[], Any] | None = None,
-        tenant: Callable[[], Any] | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> Callable[[F], F]:
+    @options_of(RouteOptions[Callable[[], Any]])
+    def __call__(self, *bare: object, **options: Any) -> Callable[[F], F]:
         """Accept idempotency keys on a view: under `@app.post(…)`, on the function.
 
         `principal` returns the id of the caller, `tenant` the owner of the keys; both may use
         `flask.request` and `flask.g`. A parameter annotated `Once` receives the attempt, and None
         for a GET.
         """
-        refuse_bare(bare)
-
-        def decorate(view: F) -> F:
-            name = getattr(view, "__qualname__", repr(view))
-            route = self.registry.route(options, principal=principal, tenant=tenant, name=name)
-            route.check()
-            check_target(self.registry.target(route.policy))
-            wrapper = _wrapped(view, route)
-            setattr(wrapper, MARK, route)
-            note_decorated(view, route)
-            return wrapper  # type: ignore[return-value] # the same parameters but for Once
-
-        return decorate
+        return self._decorator(bare, options, _wrapped)
 
     def report(self) -> list[str]:
         """The guarantee of each view, one line per view."""
         if self._finder is not None:
             self._finder.collect()
-        return self.registry.report()
+        return super().report()
 
 
 def once_of() -> Once:
@@ -119,6 +82,8 @@ def once_of() -> Once:
 def _wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
     if inspect.isclass(view):
         raise InvalidInput("view", f"must be a function, or a method of a view, got {view!r}")
+    route.check()
+    check_target(route.target)
     takes_once = once_parameters(view)
 
     @wraps(view)
@@ -253,7 +218,7 @@ class _Finder:
         views = self._app.view_functions
         kept = {getattr(view, MARK, None) for view in views.values()}
         for rule in self._app.url_map.iter_rules():
-            swapped = undecorated(views.get(rule.endpoint), MARK)
+            swapped = undecorated(views.get(rule.endpoint))
             if swapped is not None and swapped not in kept:
                 swapped.refuse_swapped(rule.rule)
             view = self._app.view_functions.get(rule.endpoint)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, TypeVar
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onefold.errors import Needs
 
@@ -17,63 +18,37 @@ with Needs("onefold[starlette]"):
 
 
 from onefold.errors import InvalidInput, UsageError
+from onefold.model.checks import options_of
 from onefold.web.asgi import IdempotencyMiddleware, conversation_of
 from onefold.web.http import asgi_headers
 from onefold.web.idempotency import keyed_routes
-from onefold.web.idempotency.keyed_routes import (
-    SAFE,
-    RouteRegistry,
-    note_decorated,
-    refuse_bare,
-    undecorated,
-)
+from onefold.web.idempotency.keyed_routes import MARK, SAFE, F, IdempotencyBase, undecorated
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.idempotency.policy import RouteOptions
 from onefold.web.webhooks.webhook_apps import read_body, request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
-    from typing import Unpack
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from starlette.applications import Starlette
 
-    from onefold.app.onefold import Onefold
     from onefold.web.asgi import Conversation, Scope
     from onefold.web.http import HttpResponse
-    from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
-    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.webhooks.webhook_apps import Receives
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
 Routes: TypeAlias = "Sequence[Any]"
 
-MARK: Final = "__onefold_route__"
 
-
-class Idempotency:
+class Idempotency(IdempotencyBase):
     """The keys of a Starlette application."""
 
-    def __init__(
-        self,
-        onefold: Onefold,
-        *,
-        unconfigured: Unconfigured = "refuse",
-        **defaults: Unpack[PolicyOptions],
-    ) -> None:
-        """`defaults` are the options of every route; a route can replace them.
-
-        A POST or PATCH with a key to a route without a policy receives 400, unless `unconfigured`
-        is "ignore".
-        """
-        self.registry: RouteRegistry = RouteRegistry(
-            onefold, unconfigured=unconfigured, defaults=defaults
-        )
-        self.finder: RouteFinder = self._find_routes()
-
-    def _find_routes(self) -> RouteFinder:
+    @cached_property
+    def finder(self) -> RouteFinder:
+        """Finds the routes of the application."""
         return RouteFinder()
 
     def install(self, app: Starlette) -> None:
@@ -86,36 +61,14 @@ class Idempotency:
             )
         app.add_middleware(IdempotencyMiddleware, registry=self.registry, finder=self.finder)
 
-    def __call__(
-        self,
-        *bare: Never,
-        principal: Callable[[Request], Any] | None = None,
-        tenant: Callable[[Request], Any] | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> Callable[[F], F]:
+    @options_of(RouteOptions[Callable[[Request], Any]])
+    def __call__(self, *bare: object, **options: Any) -> Callable[[F], F]:
         """Accept idempotency keys on an endpoint: under the route, on the function.
 
         `principal` returns the id of the caller, `tenant` the owner of the keys; both may be
         coroutine functions. A parameter annotated `Once` receives the attempt.
         """
-        refuse_bare(bare)
-
-        def decorate(endpoint: F) -> F:
-            route = self.registry.route(
-                options, principal=principal, tenant=tenant, name=name_of(endpoint)
-            )
-            route.is_plain = not inspect.iscoroutinefunction(endpoint)
-            check_target(self.registry.target(route.policy), blocks=route.is_plain)
-            wrapper = _wrapped(endpoint, route)
-            setattr(wrapper, MARK, route)
-            note_decorated(endpoint, route)
-            return wrapper  # type: ignore[return-value] # the same parameters, awaited
-
-        return decorate
-
-    def report(self) -> list[str]:
-        """The guarantee of each route, one line per route."""
-        return self.registry.report()
+        return self._decorator(bare, options, _wrapped)
 
 
 def once_of(request: Request) -> Once:
@@ -131,11 +84,6 @@ def once_of(request: Request) -> Once:
             " get_session, if the route has transaction=Depends(get_session)."
         )
     raise UsageError("This endpoint has no policy: decorate it with @idempotency(…).")
-
-
-def name_of(endpoint: Callable[..., Any]) -> str:
-    """The name of an endpoint before its path is known."""
-    return getattr(endpoint, "__qualname__", repr(endpoint))
 
 
 def response_of(answer: HttpResponse) -> Response:
@@ -169,6 +117,8 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
         raise InvalidInput(
             "endpoint", f"must be a function, or a method of an HTTPEndpoint, got {endpoint!r}"
         )
+    route.is_plain = not inspect.iscoroutinefunction(endpoint)
+    check_target(route.target, blocks=route.is_plain)
     takes_once = once_parameters(endpoint)
 
     @wraps(endpoint)
@@ -224,7 +174,7 @@ class RouteFinder:
             name = f"{'|'.join(sorted(methods)) or 'POST'} {path}"
             named.setdefault(route, []).append(name)
         for endpoint, _, path in self._endpoints(app.router.routes, ""):
-            swapped = undecorated(endpoint, MARK)
+            swapped = undecorated(endpoint)
             if swapped is not None and swapped not in named:
                 swapped.refuse_swapped(path)
         for route, names in named.items():
@@ -313,15 +263,8 @@ async def respond(
         # The client has disconnected.
         return Response(status_code=400)
     if not isinstance(body, bytes):
-        return webhook_response_of(body)
+        return response_of(body)
     answer, afterwards = await webhook.respond(http_request, body, handler, arguments)
-    response = webhook_response_of(answer)
+    response = response_of(answer)
     response.background = None if afterwards is None else BackgroundTask(afterwards)
-    return response
-
-
-def webhook_response_of(answer: HttpResponse) -> Response:
-    """A response for Starlette."""
-    response = Response(answer.body, status_code=answer.status)
-    response.raw_headers = asgi_headers(answer.headers)
     return response

@@ -7,31 +7,40 @@ response is sent after it is committed.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from io import BytesIO
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
+from wsgiref.types import WSGIEnvironment
 
 import msgspec
 
 from onefold.errors import LeaseLost
+from onefold.model.checks import options_of
 from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.body import content_length, digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
-from onefold.web.idempotency.keyed_routes import KEYED, SAFE, KeyedRoute, RouteRegistry, Table
+from onefold.web.idempotency.keyed_routes import (
+    KEYED,
+    SAFE,
+    KeyedRoute,
+    PathOptions,
+    RouteRegistry,
+    RouteTable,
+)
 from onefold.web.problems import NOT_CONFIGURED, Refused, make
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Self, TypeAlias, Unpack
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Self
+    from wsgiref.types import StartResponse, WSGIApplication
 
-    from onefold.app.onefold import Onefold
     from onefold.web.idempotency.body import Digested
-    from onefold.web.idempotency.keyed_routes import Match, Unconfigured
-    from onefold.web.idempotency.policy import PolicyOptions, RoutePolicy
+    from onefold.web.idempotency.keyed_routes import Match
+    from onefold.web.idempotency.policy import RoutePolicy
 
 
 class Passed:
@@ -108,9 +117,6 @@ class Forwarded(Passed):
             # The client has a part of a response, and must not take it for all of it.
             raise LeaseLost("the key of this request", fence=0)
 
-
-if TYPE_CHECKING:
-    Caller: TypeAlias = Callable[[WSGIEnvironment], Any]
 
 BODY: Final = "onefold.body"
 ONCE: Final = "onefold.once"
@@ -275,7 +281,7 @@ def status_line(status: int) -> str:
 # --- without a framework --------------------------------------------------------------------------
 
 
-class Idempotency:
+class Idempotency(RouteTable):
     """Routes of a plain WSGI application.
 
     idempotency = Idempotency(onefold)
@@ -285,33 +291,13 @@ class Idempotency:
     The application finds its attempt in `environ["onefold.once"]`.
     """
 
-    def __init__(
-        self,
-        onefold: Onefold,
-        *,
-        unconfigured: Unconfigured = "refuse",
-        **defaults: Unpack[PolicyOptions],
-    ) -> None:
-        """`defaults` are the options of every route; a route can replace them."""
-        self.registry: RouteRegistry = RouteRegistry(
-            onefold, unconfigured=unconfigured, defaults=defaults
-        )
-        self._table = Table(self.registry)
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        *,
-        principal: Caller | None = None,
-        tenant: Caller | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> None:
+    @options_of(PathOptions[Callable[[WSGIEnvironment], Any]])
+    def add(self, method: str, path: str, **options: Any) -> None:
         """Add a route with its options. `{name}` in a path is any text without a slash.
 
-        `principal` and `tenant` are given the environment.
+        `principal` and `tenant` receive the environment.
         """
-        self._table.add(method, path, options, principal=principal, tenant=tenant)
+        self._add(method, path, options)
 
     def wrap(self, app: WSGIApplication) -> IdempotencyMiddleware:
         """Wrap the application in the middleware. Add its routes before."""
@@ -322,14 +308,10 @@ class Idempotency:
     def find(self, environ: WSGIEnvironment) -> Match | None:
         """The route of a request; the first that was added wins."""
         path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace") or "/"
-        return self._table.find(environ["REQUEST_METHOD"], path)
+        return self._find(environ["REQUEST_METHOD"], path)
 
     def collect(self) -> None:
         """The routes have names already."""
-
-    def report(self) -> list[str]:
-        """The guarantee of each route, one line per route."""
-        return self.registry.report()
 
 
 class _Outside(IdempotencyMiddleware):

@@ -254,7 +254,8 @@ class Exchange(RequestClaim):
         error = self._error
         fate = self.policy.fate(response.status)
         self.has_succeeded = error is None and response.status < CLIENT_ERRORS
-        if error is not None and isinstance(error, self.policy.retryable):
+        is_passing = response.status in self.route.passing
+        if is_passing or (error is not None and isinstance(error, self.policy.retryable)):
             fate = "release"
         fate = self._fate_if_unknown(error) or fate
         if self._is_undone:

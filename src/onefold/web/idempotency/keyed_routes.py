@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -15,15 +17,16 @@ from onefold.app.keys import scope_of
 from onefold.effects.lease_keeper import LeaseKeeper
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import checks
+from onefold.model.checks import options_of
 from onefold.model.claim import ClaimKey
 from onefold.model.event import KeyAnswered
 from onefold.model.unique import fingerprint as digest
 from onefold.web import problems
 from onefold.web.idempotency.key import read_key
-from onefold.web.idempotency.policy import PASSING, PolicyOptions, RoutePolicy, policy
+from onefold.web.idempotency.policy import C, RouteOptions, RoutePolicy, policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.exchange import Exchange
     from onefold.web.idempotency.once_parameter import Once
 
+F = TypeVar("F", bound=Callable[..., Any])
 
 Unconfigured: TypeAlias = Literal["refuse", "ignore"]
 """What happens to a POST or PATCH with a key on a route that has no policy."""
@@ -46,6 +50,11 @@ KEYED: Final = frozenset({"POST", "PATCH"})
 KEPT_AWAY: Final = frozenset({"busy", "mismatch", "replayed", "unknown"})
 """Outcomes of requests that did not run because of their key."""
 
+MARK: Final = "__onefold_route__"
+"""The attribute of a decorated function that has its `KeyedRoute`."""
+DECORATED: Final = "__onefold_decorated__"
+"""The same attribute of the function that was decorated."""
+
 _MILLISECOND: Final = 1000
 _DATED: Final = 7
 _AHEAD: Final = 3_600_000_000
@@ -55,11 +64,7 @@ log: logging.Logger = logging.getLogger("onefold.web")
 
 
 def report(routes: Sequence[KeyedRoute]) -> None:
-    """Log the guarantee of each route.
-
-    Where the application has set up no logging, to the log of uvicorn: what it does at the start is
-    shown there, and a logger of ours would be silent.
-    """
+    """Log the guarantee of each route; to the log of uvicorn if the application logs nothing."""
     server = logging.getLogger("uvicorn.error")
     chosen = server if server.hasHandlers() and not log.hasHandlers() else log
     for route in routes:
@@ -76,29 +81,6 @@ def refuse_bare(given: tuple[object, ...]) -> None:
         )
 
 
-class Waiters:
-    """Counts the duplicates of a route that wait in this process: each one occupies a worker."""
-
-    def __init__(self, most: int) -> None:
-        """`most` may wait at a time."""
-        self._most = most
-        self._count = 0
-        self._mutex = threading.Lock()
-
-    def enter(self) -> bool:
-        """False if too many wait already."""
-        with self._mutex:
-            if self._count >= self._most:
-                return False
-            self._count += 1
-            return True
-
-    def leave(self) -> None:
-        """One wait has ended."""
-        with self._mutex:
-            self._count -= 1
-
-
 class KeyedRoute:
     """One route with its policy."""
 
@@ -108,8 +90,8 @@ class KeyedRoute:
         policy: RoutePolicy,
         *,
         principal: Callable[..., Any] | None,
-        tenant: Callable[..., Any] | None = None,
-        name: str | None = None,
+        tenant: Callable[..., Any] | None,
+        name: str | None,
     ) -> None:
         """The framework calls `principal` and `tenant` with its own arguments."""
         self.registry: RouteRegistry = registry
@@ -120,8 +102,17 @@ class KeyedRoute:
         """The name in the report: the method and the path."""
         self.is_plain: bool = False
         """True if the handler is a plain function in an async application."""
-        self.waiters: Waiters = Waiters(policy.waiters)
+        self.passing: frozenset[int] = frozenset()
+        """More statuses that free the key."""
+        self.waiters: threading.Semaphore = threading.Semaphore(policy.waiters)
+        """Counts the duplicates that wait in this process: each one occupies a worker."""
         self.was_warned: bool = False
+
+    @property
+    def target(self) -> object:
+        """The target of its transactions; None is our own database."""
+        transaction = self.policy.transaction
+        return None if transaction is self.registry.onefold else transaction
 
     def refuse_swapped(self, where: str) -> None:
         """Refuse a route that has the function without its policy: the decorators are swapped."""
@@ -151,18 +142,9 @@ class KeyedRoute:
         return f"{self.name or '?'}: {made.promises} ({mode}; key {needed}, kept {kept})"
 
 
-DECORATED: Final = "__onefold_decorated__"
-
-
-def note_decorated(function: Any, route: KeyedRoute) -> None:
-    """Remember that a function has a policy: a route of the bare function is then a mistake."""
-    with suppress(AttributeError, TypeError):
-        setattr(function, DECORATED, route)
-
-
-def undecorated(function: Any, mark: str) -> KeyedRoute | None:
+def undecorated(function: Any) -> KeyedRoute | None:
     """The policy of a function that a route has without it; None for any other function."""
-    return None if hasattr(function, mark) else getattr(function, DECORATED, None)
+    return None if hasattr(function, MARK) else getattr(function, DECORATED, None)
 
 
 class RouteRegistry:
@@ -173,41 +155,32 @@ class RouteRegistry:
         onefold: Onefold,
         *,
         unconfigured: Unconfigured = "refuse",
-        defaults: PolicyOptions | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         """`defaults` are the options of every route; a route can replace them."""
         if unconfigured not in ("refuse", "ignore"):
             raise InvalidInput("unconfigured", f"must be refuse or ignore, got {unconfigured!r}")
         self.onefold: Onefold = onefold
         self.unconfigured: Unconfigured = unconfigured
-        self.defaults: PolicyOptions = {} if defaults is None else defaults
+        self.defaults: Mapping[str, Any] = {} if defaults is None else defaults
         self.context: Context = onefold.context
         self.runtime: Runtime = self.context.runtime
         self.lease_keeper: LeaseKeeper = LeaseKeeper(self.context)
         self.routes: list[KeyedRoute] = []
 
-    def route(
-        self,
-        options: PolicyOptions,
-        *,
-        principal: Callable[..., Any] | None,
-        tenant: Callable[..., Any] | None = None,
-        name: str | None = None,
-    ) -> KeyedRoute:
-        """Make a route; raises if its options conflict."""
+    def route(self, options: Mapping[str, Any], *, name: str | None = None) -> KeyedRoute:
+        """Make a route of `RouteOptions`; raises if they conflict."""
+        rest = {key: options[key] for key in options if key not in {"principal", "tenant"}}
         try:
-            made = policy(options, self.defaults)
+            made = policy(rest, self.defaults)
         except (ConflictingOptions, InvalidInput) as error:
             if name is not None:
                 error.add_note(f"These are the options of {name}.")
             raise
+        principal, tenant = options.get("principal"), options.get("tenant")
         route = KeyedRoute(self, made, principal=principal, tenant=tenant, name=name)
         self.routes.append(route)
         return route
-
-    def target(self, made: RoutePolicy) -> object:
-        """The target of the transactions of a route; None is our own database."""
-        return None if made.transaction is self.onefold else made.transaction
 
     def claim_key(
         self,
@@ -232,8 +205,7 @@ class RouteRegistry:
     ) -> tuple[str, str] | None:
         """The scope (caller, and perhaps route) and the key of the client."""
         if made.form is not None:
-            found: tuple[str, str] | None = made.form.read(request, body, _named(principal))
-            return found
+            return made.form.read(request, body, _named(principal))
         key = read_key(request, made.key)
         if key is None:
             return None
@@ -316,6 +288,54 @@ def _scope(made: RoutePolicy, request: HttpRequest, principal: object) -> str:
     )
 
 
+class AppOptions(RoutePolicy, frozen=True):
+    """What an `Idempotency` takes."""
+
+    onefold: Onefold
+    unconfigured: Unconfigured = "refuse"
+
+
+class IdempotencyBase:
+    """What the `Idempotency` of every framework has."""
+
+    @options_of(AppOptions)
+    def __init__(
+        self, onefold: Onefold, *, unconfigured: Unconfigured = "refuse", **defaults: Any
+    ) -> None:
+        """`defaults` are the options of every route; a route can replace them.
+
+        A POST or PATCH with a key to a route without a policy receives 400, unless `unconfigured`
+        is "ignore".
+        """
+        self.registry: RouteRegistry = RouteRegistry(
+            onefold, unconfigured=unconfigured, defaults=defaults
+        )
+
+    def report(self) -> list[str]:
+        """The guarantee of each route, one line per route."""
+        return self.registry.report()
+
+    def _decorator(
+        self,
+        bare: tuple[object, ...],
+        options: Mapping[str, Any],
+        wrapped: Callable[[Any, KeyedRoute], Any],
+    ) -> Callable[[F], F]:
+        """Register a route for each decorated function, and wrap it."""
+        refuse_bare(bare)
+
+        def decorate(function: F) -> F:
+            name = getattr(function, "__qualname__", repr(function))
+            route = self.registry.route(options, name=name)
+            wrapper: F = wrapped(function, route)
+            setattr(wrapper, MARK, route)
+            with suppress(AttributeError, TypeError):  # A method, a partial: it has no attributes.
+                setattr(function, DECORATED, route)
+            return wrapper
+
+        return decorate
+
+
 UNFOUND: Final = frozenset({307, 308, 401, 403, 404, 405})
 """Statuses that an application may send before its endpoint begins: they free the key."""
 
@@ -328,27 +348,23 @@ class Match(msgspec.Struct, frozen=True):
     template: str | None = None
 
 
-class Table:
-    """Routes by their methods and paths."""
+class PathOptions(RouteOptions[C], Generic[C], frozen=True):
+    """What `add` takes."""
 
-    def __init__(self, registry: RouteRegistry) -> None:
-        """It is empty."""
-        self._registry = registry
-        self._rows: list[tuple[str, re.Pattern[str], str, KeyedRoute]] = []
+    method: str
+    path: str
 
-    def add(
-        self,
-        method: str,
-        path: str,
-        options: PolicyOptions,
-        *,
-        principal: Callable[..., Any] | None,
-        tenant: Callable[..., Any] | None,
-    ) -> None:
-        """Add a route with its options. `{name}` in a path is any text without a slash."""
-        name = f"{method.upper()} {path}"
-        route = self._registry.route(options, principal=principal, tenant=tenant, name=name)
-        route.policy = msgspec.structs.replace(route.policy, passing=PASSING | UNFOUND)
+
+class RouteTable(IdempotencyBase):
+    """Routes by their methods and paths, for applications without a framework."""
+
+    @cached_property
+    def _rows(self) -> list[tuple[str, re.Pattern[str], str, KeyedRoute]]:
+        return []
+
+    def _add(self, method: str, path: str, options: Mapping[str, Any]) -> None:
+        route = self.registry.route(options, name=f"{method.upper()} {path}")
+        route.passing = UNFOUND
         route.check()
         pattern = "".join(
             "[^/]+" if part.startswith("{") else re.escape(part)
@@ -356,7 +372,7 @@ class Table:
         )
         self._rows.append((method.upper(), re.compile(pattern), path, route))
 
-    def find(self, method: str, path: str) -> Match:
+    def _find(self, method: str, path: str) -> Match:
         """The route of a request; the first that was added wins."""
         for wanted, pattern, template, route in self._rows:
             if wanted == method and pattern.fullmatch(path):

@@ -7,8 +7,9 @@ Leased: 408, 425, 429, 503 and `retryable` exceptions free the key; `on_4xx`, `o
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,18 +17,20 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import TAKEOVERS, Guarantee, Takeover
 from onefold.model.timestamps import span
-from onefold.web.http import HttpResponse, Kept
+from onefold.model.verify import Verify
+from onefold.web.http import HttpRequest, HttpResponse, Kept
 from onefold.web.idempotency.encryption import Sealing
 from onefold.web.idempotency.fingerprint import Fields, How, again, fingerprint
 from onefold.web.idempotency.key import KeyRules, KeySource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Mapping
 
-    from onefold.model.verify import Verify
-    from onefold.web.http import HttpRequest
     from onefold.web.idempotency.body import Digested
 
+C = TypeVar("C", bound=Callable[..., Any])
+
+Refresh: TypeAlias = Callable[[HttpRequest, HttpResponse], HttpResponse | Awaitable[HttpResponse]]
 Fate: TypeAlias = Literal["store", "release", "unknown"]
 """Store the response; free the key; or reject retries until an operator decides."""
 
@@ -40,119 +43,82 @@ CLIENT_ERRORS: Final = 400
 _MOMENT: Final = timedelta(microseconds=1)
 
 
-class PolicyOptions(TypedDict, total=False):
-    """How the keyed requests of a route are treated."""
+class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a route: how its keyed requests are treated."""
 
-    transaction: object
+    transaction: Any = None
     """Joined: the engine, pool, session maker, or function that returns one, on which the handler's
     transaction begins; or the Onefold object for its own database. Claim, rows and response are
     committed together: exactly once."""
-    takeover: Takeover | None
+    takeover: Takeover | None = None
     """Leased: what a retry does after the process of the first attempt has died."""
-    verify: Verify | None
-    """Finds the result of an attempt that has died: `Done(Answer(…))`, `NotDone()` or None."""
-    guarantee: Guarantee | None
+    verify: Verify | None = None
+    """Finds the result of an attempt that has died: `Done(HttpResponse(…))`, `NotDone()` or
+    None."""
+    guarantee: Guarantee | None = None
     """The guarantee that you need; a route that does not have it is rejected at the start."""
-    required: bool
+    required: bool = True
     """True: a request without a key is rejected."""
-    key: KeyRules
+    key: KeyRules = KeyRules()
     """Which keys are accepted, in which headers."""
-    scope: Literal["principal", "route"]
+    scope: Literal["principal", "route"] = "principal"
     """`principal`: a key is unique per caller, and an error on another route.
     `route`: a key is unique per caller and route."""
-    fingerprint: How
+    fingerprint: How = "raw"
     """What must be the same in a retry: the `raw` body, its `json` or `form` value, `Fields`, or
     the result of a function."""
-    fingerprint_headers: tuple[str, ...]
-    """Headers that must be the same, besides Content-Type."""
-    canonical_query: bool
-    """True: the order of the query parameters does not matter."""
-    decode: bool
-    """True: a body is compared without its Content-Encoding."""
-    retention: timedelta
-    """How long a response is stored."""
-    expired: Literal["new", "refuse"]
-    """`refuse` keys that carry their time (UUIDv7) once it is longer ago than `retention`."""
-    lease: timedelta
-    """How long a key stays held after its process has died; renewed while the handler runs."""
-    on_4xx: Literal["store", "release"]
-    on_5xx: Fate | None
-    on_error: Fate
-    retryable: tuple[type[Exception], ...]
-    """Exceptions that a handler raises before it has any effect."""
-    wait: timedelta | None
-    """How long a duplicate waits for the first response, before it receives 409."""
-    waiters: int
-    """How many may wait at a time, in one process."""
-    max_request: int
-    """Bytes of a body; more is 413."""
-    kept: Kept
-    """What is stored of a response."""
-    tombstone: Literal["problem", "location"]
-    """The response to a retry if the first response was too large to store."""
-    stream: Literal["buffer", "forward", "tombstone"]
-    """A streamed response: `buffer` sends it after it is stored; `forward` sends all but its end
-    before it is stored; `tombstone` sends it and stores a tombstone."""
-    marker: str
-    """The header that marks a replay."""
-    mark_first: bool
-    """True: a first response has that header with the value `false`."""
-    fail_open: bool
-    """Run unprotected if the database is unavailable; a header marks such a response."""
-    redact: Callable[[HttpResponse], HttpResponse] | None
-    """Returns what may be stored of a response."""
-    sealing: Sealing | None
-    """Encrypts what is stored."""
-    refresh: Callable[[HttpRequest, HttpResponse], HttpResponse | Awaitable[HttpResponse]] | None
-    """Returns a newer response instead of the stored one."""
-    link: str | None
-    """The URL of the documentation of these keys; part of every rejection."""
-    form: KeySource | None
-    """`Form(…)`: the key is in a hidden field, and rejections are pages."""
-
-
-class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The checked options of one route; `PolicyOptions` describes them."""
-
-    transaction: Any = None
-    takeover: Takeover | None = None
-    verify: Any = None
-    guarantee: Guarantee | None = None
-    required: bool = True
-    key: KeyRules = KeyRules()
-    scope: Literal["principal", "route"] = "principal"
-    fingerprint: Any = "raw"
     fingerprint_headers: tuple[str, ...] = ()
+    """Headers that must be the same, besides Content-Type."""
     canonical_query: bool = False
+    """True: the order of the query parameters does not matter."""
     decode: bool = False
+    """True: a body is compared without its Content-Encoding."""
     retention: timedelta = timedelta(hours=24)
+    """How long a response is stored."""
     expired: Literal["new", "refuse"] = "new"
+    """`refuse` keys that carry their time (UUIDv7) once it is longer ago than `retention`."""
     lease: timedelta = timedelta(seconds=60)
+    """How long a key stays held after its process has died; renewed while the handler runs."""
     on_4xx: Literal["store", "release"] = "store"
-    on_5xx: Fate | None = None
+    on_5xx: Fate = "store"
+    """Of a leased route. A joined one is rolled back."""
     on_error: Fate = "store"
     retryable: tuple[type[Exception], ...] = ()
+    """Exceptions that a handler raises before it has any effect."""
     wait: timedelta | None = None
+    """How long a duplicate waits for the first response, before it receives 409."""
     waiters: int = 16
+    """How many may wait at a time, in one process."""
     max_request: int = 4 * 1024 * 1024
+    """Bytes of a body; more is 413."""
     kept: Kept = Kept()
+    """What is stored of a response."""
     tombstone: Literal["problem", "location"] = "problem"
+    """The response to a retry if the first response was too large to store."""
     stream: Literal["buffer", "forward", "tombstone"] = "buffer"
+    """A streamed response: `buffer` sends it after it is stored; `forward` sends all but its end
+    before it is stored; `tombstone` sends it and stores a tombstone."""
     marker: str = "Idempotent-Replayed"
+    """The header that marks a replay."""
     mark_first: bool = False
+    """True: a first response has that header with the value `false`."""
     fail_open: bool = False
-    redact: Any = None
+    """Run unprotected if the database is unavailable; a header marks such a response."""
+    redact: Callable[[HttpResponse], HttpResponse] | None = None
+    """Returns what may be stored of a response."""
     sealing: Sealing | None = None
-    refresh: Any = None
+    """Encrypts what is stored."""
+    refresh: Refresh | None = None
+    """Returns a newer response instead of the stored one."""
     link: str | None = None
-    form: Any = None
-    passing: frozenset[int] = PASSING
+    """The URL of the documentation of these keys; part of every rejection."""
+    form: KeySource | None = None
+    """`Form(…)`: the key is in a hidden field, and rejections are pages."""
 
     @property
     def surface(self) -> str:
         """The surface of the claims."""
-        surface: str = "http" if self.form is None else self.form.surface
-        return surface
+        return "http" if self.form is None else self.form.surface
 
     @property
     def joined(self) -> bool:
@@ -187,10 +153,10 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def fate(self, status: int) -> Fate:
         """The fate of a key after a response with this status."""
-        if status in self.passing:
+        if status in PASSING:
             return "release"
         if status >= SERVER_ERRORS:
-            return "release" if self.joined else self.on_5xx or "store"
+            return "release" if self.joined else self.on_5xx
         return self.on_4xx if status >= CLIENT_ERRORS else "store"
 
     def fate_of(self, error: BaseException) -> Fate:
@@ -200,9 +166,18 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
         return self.on_error
 
 
-def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> RoutePolicy:
+class RouteOptions(RoutePolicy, Generic[C], frozen=True, kw_only=True):
+    """What a decorator takes. `C` is a function with the arguments that a framework gives it."""
+
+    principal: C | None = None
+    """Returns the id of the caller, who the keys belong to."""
+    tenant: C | None = None
+    """Returns the owner of the keys."""
+
+
+def policy(options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> RoutePolicy:
     """Check the options of a route, on top of the defaults."""
-    checks.options(options, PolicyOptions.__optional_keys__)
+    checks.options(options, frozenset(RoutePolicy.__struct_fields__))
     merged: dict[str, Any] = {**(defaults or {}), **options}
     form: object = merged.get("form")
     if isinstance(form, KeySource):
@@ -255,21 +230,19 @@ def _check_joined(made: RoutePolicy) -> None:
 
 
 def _check_values(made: RoutePolicy) -> None:
-    span(made.retention, "retention", least=_MOMENT)
-    span(made.lease, "lease", least=_MOMENT)
+    for name, default in zip(made.__struct_fields__, made.__struct_defaults__, strict=True):
+        value: object = getattr(made, name)
+        if isinstance(default, bool):
+            checks.flag(value, name)
+        elif isinstance(default, int) and (type(value) is not int or value < 0):
+            raise InvalidInput(name, f"must be a whole number from 0 on, got {value!r}")
+        elif isinstance(default, timedelta):
+            span(value, name, least=_MOMENT)
+        elif name in _CHOICES and value not in _CHOICES[name]:
+            choices = ", ".join(_CHOICES[name])
+            raise InvalidInput(name, f"must be one of {choices}, got {value!r}")
     if made.wait is not None:
         span(made.wait, "wait")
-    for name in ("required", "canonical_query", "decode", "mark_first", "fail_open"):
-        checks.flag(getattr(made, name), name)
-    for name in ("waiters", "max_request"):
-        value: object = getattr(made, name)
-        if type(value) is not int or value < 0:
-            raise InvalidInput(name, f"must be a whole number from 0 on, got {value!r}")
-    for name, known in _CHOICES.items():
-        value = getattr(made, name)
-        if value not in known:
-            choices = ", ".join(str(one) for one in known if one is not None)
-            raise InvalidInput(name, f"must be one of {choices}, got {value!r}")
     _check_kinds(made)
 
 
@@ -292,10 +265,10 @@ def _check_kinds(made: RoutePolicy) -> None:
 
 
 def _check_form(made: RoutePolicy) -> None:
-    form: object = made.form
+    form = made.form
     if form is None:
         return
-    if not isinstance(form, KeySource):
+    if not isinstance(form, KeySource):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("form", f"must be a Form(keys, name), got {form!r}")
     if made.retention < form.options["retention"]:
         raise ConflictingOptions(
@@ -304,11 +277,11 @@ def _check_form(made: RoutePolicy) -> None:
         )
 
 
-_CHOICES: Final[dict[str, tuple[object, ...]]] = {
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "scope": ("principal", "route"),
     "expired": ("new", "refuse"),
     "on_4xx": ("store", "release"),
-    "on_5xx": ("store", "release", "unknown", None),
+    "on_5xx": ("store", "release", "unknown"),
     "on_error": ("store", "release", "unknown"),
     "tombstone": ("problem", "location"),
     "stream": ("buffer", "forward", "tombstone"),

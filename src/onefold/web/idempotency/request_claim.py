@@ -62,7 +62,7 @@ class KeyedRequest(msgspec.Struct, frozen=True):
         """The response to a request that does not run."""
         described = problem.described_by(policy.link)
         if policy.form is not None:
-            page: HttpResponse | None = policy.form.page(self, described)
+            page = policy.form.page(self, described)
             if page is not None:
                 return page
         return described.answer(self.request)
@@ -97,7 +97,7 @@ class RequestClaim:
         """Why the request was rejected."""
         self.client_left: bool = False
         """True if the client has disconnected: then there is no wait for another attempt."""
-        self._target = route.registry.target(route.policy) if target is None else target
+        self._target = route.target if target is None else target
         self._principal = principal
         self._tenant = tenant
         self._fingerprint: str | None = None
@@ -130,13 +130,13 @@ class RequestClaim:
                     return claimed
                 if (pause := next(pauses, None)) is None:
                     return claimed
-                is_waiting = is_waiting or self.route.waiters.enter()
+                is_waiting = is_waiting or self.route.waiters.acquire(blocking=False)
                 if not is_waiting:
                     return claimed
                 yield Pause(pause)
         finally:
             if is_waiting:
-                self.route.waiters.leave()
+                self.route.waiters.release()
 
     def _claim(self) -> Procedure[Claimed]:
         claimed = yield from self._try_claim()
