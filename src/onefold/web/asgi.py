@@ -25,8 +25,8 @@ from onefold.web.idempotency.keyed_routes import (
     KEYED,
     SAFE,
     PathOptions,
+    PathTable,
     RouteRegistry,
-    RouteTable,
 )
 from onefold.web.idempotency.request_claim import KeyedRequest
 from onefold.web.problems import INCOMPLETE, NOT_CONFIGURED, Refused, make, too_large
@@ -505,7 +505,7 @@ async def _silence(*_: object) -> Any:
 # --- without a framework --------------------------------------------------------------------------
 
 
-class Idempotency(RouteTable):
+class Idempotency(PathTable):
     """Routes of a plain ASGI application.
 
     idempotency = Idempotency(onefold)

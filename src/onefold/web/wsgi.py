@@ -28,8 +28,8 @@ from onefold.web.idempotency.keyed_routes import (
     SAFE,
     KeyedRoute,
     PathOptions,
+    PathTable,
     RouteRegistry,
-    RouteTable,
 )
 from onefold.web.problems import NOT_CONFIGURED, Refused, make
 
@@ -281,7 +281,7 @@ def status_line(status: int) -> str:
 # --- without a framework --------------------------------------------------------------------------
 
 
-class Idempotency(RouteTable):
+class Idempotency(PathTable):
     """Routes of a plain WSGI application.
 
     idempotency = Idempotency(onefold)

@@ -355,7 +355,7 @@ class PathOptions(RouteOptions[C], Generic[C], frozen=True):
     path: str
 
 
-class RouteTable(IdempotencyBase):
+class PathTable(IdempotencyBase):
     """Routes by their methods and paths, for applications without a framework."""
 
     @cached_property
