@@ -7,6 +7,7 @@ PostgreSQL in production.
 from onefold.app.onefold import Onefold, Tenant, Within
 from onefold.app.outside_transaction import OutsideTransactionWarning
 from onefold.effects.run import Run
+from onefold.effects.verify import Done, NotDone
 from onefold.errors import (
     AlreadyEnqueued,
     Busy,
@@ -74,7 +75,6 @@ from onefold.model.schedule import Schedule, Tick, Ticked
 from onefold.model.step import Step
 from onefold.model.stored_key import HeldJob, KeyHolder, KeyPage, StoredKey, Why
 from onefold.model.unique import Unique
-from onefold.model.verify import Done, NotDone
 from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned
 from onefold.operations.queues import TakenUnderControl

@@ -4,10 +4,10 @@
 """
 
 from onefold.effects.lock import Lock
-from onefold.effects.once import Once, OnceClaim
+from onefold.effects.once import OnceClaim, OnceContext
+from onefold.effects.verify import Done, NotDone
 from onefold.errors import Busy
 from onefold.model.claim import Claim, ClaimAnswer, Mismatch, Replay, Unknown, Won
-from onefold.model.verify import Done, NotDone
 
 __all__ = [
     "Busy",
@@ -17,8 +17,8 @@ __all__ = [
     "Lock",
     "Mismatch",
     "NotDone",
-    "Once",
     "OnceClaim",
+    "OnceContext",
     "Replay",
     "Unknown",
     "Won",

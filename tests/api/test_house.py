@@ -61,7 +61,6 @@ SHARED_NAMES = {
     "Idempotency",  # one per framework
     "IdempotencyMiddleware",
     "Migration",  # Django finds a migration by this name
-    "Once",  # as a context manager, and as a parameter of a route
 }
 
 

@@ -19,7 +19,7 @@ from onefold.app.keys import Keys
 from onefold.app.queues import Queues
 from onefold.app.schedules import Schedules
 from onefold.effects.lock import Lock
-from onefold.effects.once import Once
+from onefold.effects.once import OnceContext
 
 SOURCE = Path(package.__file__).parent
 RECEIVERS = {"onefold", "_onefold", "tenant", "calls", "context", "_context", "within()"}
@@ -32,7 +32,7 @@ ONE_COLOUR = {"cron", "declare", "subscribe", "tenant", "within", "check", "deri
 # The one blocks for good, the other gives an object that is entered.
 WORKERS = {"run_worker", "worker"}
 # They return an object for `with` and for `async with`.
-GIVE_OBJECTS = {"once": Once, "lock": Lock}
+GIVE_OBJECTS = {"once": OnceContext, "lock": Lock}
 MOST = 45
 """Public names of `Onefold`."""
 
@@ -139,8 +139,8 @@ def test_nothing_outside_of_app_uses_a_private_attribute_of_it() -> None:
     [
         (Onefold, "__enter__", "__aenter__"),
         (Onefold, "__exit__", "__aexit__"),
-        (Once, "__enter__", "__aenter__"),
-        (Once, "__exit__", "__aexit__"),
+        (OnceContext, "__enter__", "__aenter__"),
+        (OnceContext, "__exit__", "__aexit__"),
         (Lock, "__enter__", "__aenter__"),
         (Lock, "__exit__", "__aexit__"),
     ],

@@ -21,12 +21,15 @@ from onefold import (
 from onefold.claims import Claim, Done, NotDone, Won
 from onefold.databases.handler_transaction import begin
 from onefold.effects.claims import DatabaseClaims
+from onefold.effects.step_log import StepLog
+from onefold.effects.step_store import ClaimSteps
+from onefold.effects.steps import Steps
 from onefold.model.claim import Takeover
 from onefold.operations import claims, maintenance
 from onefold.operations.statement import Operation, Sql, Statement
-from onefold.web.idempotency.request_steps import RequestSteps
 from tests.effects.deliveries import Effect
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
+from tests.fixtures.request_steps import RequestSteps
 
 LEASE = timedelta(seconds=60)
 AT_ONCE = Fixed(timedelta(0))
@@ -332,23 +335,15 @@ def transaction(onefold: Onefold) -> Generator[Any]:
         yield begun.connection
 
 
-async def test_the_callbacks_are_asked_and_told(requests: Requests) -> None:
-    told: list[str] = []
-    claim = requests.attempt().claim
-    steps = Coloured(
-        RequestSteps(
-            requests.onefold.context,
-            claim,
-            check=lambda: told.append("check"),
-            lose=lambda: told.append("lose"),
-        ),
-        requests.colour,
-    )
+async def test_a_lost_key_is_noticed_by_a_step(requests: Requests) -> None:
+    noted: list[str] = []
+    log = StepLog(ClaimSteps(requests.attempt().claim), lambda: noted.append("lose"))
+    steps = Steps(requests.onefold.context, log, lambda: noted.append("check"), {})
 
     with pytest.raises(LeaseLost):
-        await steps.step("charge", lambda: requests.vanish().claim.id)
+        await Coloured(steps, requests.colour).step("charge", lambda: requests.vanish().claim.id)
 
-    assert told == ["check", "lose"]
+    assert noted == ["check", "lose"]
 
 
 # --- transact -------------------------------------------------------------------------------------

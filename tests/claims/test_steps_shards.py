@@ -7,8 +7,8 @@ import pytest
 
 from onefold import Onefold
 from onefold.claims import Won
-from onefold.web.idempotency.request_steps import RequestSteps
 from tests.fixtures.colours import Clock
+from tests.fixtures.request_steps import RequestSteps
 
 LEASE = timedelta(seconds=60)
 SHARDS = 4

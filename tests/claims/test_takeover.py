@@ -215,7 +215,7 @@ async def test_verify_that_answers_something_else_is_refused(
 ) -> None:
     await vanish(onefold, clock)
 
-    with pytest.raises(InvalidInput, match="verify must answer Done, NotDone or None, got True"):
+    with pytest.raises(InvalidInput, match="verify must return Done, NotDone or None, got True"):
         async with onefold.once("charge", "order:7", verify=bool):
             pytest.fail("an attempt with an unknown outcome was repeated")
 

@@ -8,9 +8,9 @@ import pytest
 from onefold import Onefold
 from onefold.claims import Replay, Won
 from onefold.web.http import from_stored
-from onefold.web.idempotency.request_steps import RequestSteps
 from tests.cli.test_operators import Operate, operate, read
 from tests.fixtures.place import Place
+from tests.fixtures.request_steps import RequestSteps
 
 __all__ = ["operate"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from onefold.effects.claims import SURFACE, ClaimOptions, DatabaseClaims
 from onefold.effects.lock import DatabaseLocks, Lock, lock_key
-from onefold.effects.once import Once, OnceOptions, once_settings
+from onefold.effects.once import OnceContext, OnceOptions, once_settings
 from onefold.model import checks
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ClaimCalls:
         *,
         busy: Literal["raise"] = "raise",
         **options: Unpack[AttemptOptions],
-    ) -> Once[OnceClaim]: ...
+    ) -> OnceContext[OnceClaim]: ...
     @overload
     def once(
         self,
@@ -66,13 +66,13 @@ class ClaimCalls:
         *,
         busy: Literal["skip"],
         **options: Unpack[AttemptOptions],
-    ) -> Once[OnceClaim | None]: ...
+    ) -> OnceContext[OnceClaim | None]: ...
     def once(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
         **options: Unpack[OnceOptions],
-    ) -> Once[Any]:
+    ) -> OnceContext[Any]:
         """Run a block or a function once per key, and store its result.
 
         For `with`, for `async with`, and as a decorator of plain and of coroutine functions. A
@@ -80,7 +80,7 @@ class ClaimCalls:
         decorator, `key` may be a function of the arguments; without `key`, the digest of the
         arguments is the key.
         """
-        return Once(once_settings(DatabaseClaims(self.context), name, key, options))
+        return OnceContext(once_settings(DatabaseClaims(self.context), name, key, options))
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None

@@ -1,11 +1,10 @@
-"""Claims and steps over HTTP: the backends of `once` and of `steps`."""
+"""Claims over HTTP: the backend of `once`."""
 
 from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,17 +12,13 @@ from onefold.client.connection import Connection, decode
 from onefold.client.remote_values import ChangeReply
 from onefold.client.requests import path, wire_body
 from onefold.effects.claims import LEASE, ClaimOptions
-from onefold.effects.step_codec import encoded
 from onefold.errors import (
     Busy,
-    InvalidInput,
     KeyReused,
     LeaseLost,
-    OnefoldError,
     OutcomeUnknown,
     UsageError,
 )
-from onefold.model.checks import REASON_BYTES
 from onefold.model.claim import (
     Claim,
     ClaimAnswer,
@@ -39,9 +34,6 @@ from onefold.model.claim import (
     claim_key,
     want,
 )
-from onefold.model.failure import printable
-from onefold.model.json_text import decode_payload
-from onefold.model.step import StepReply
 
 if TYPE_CHECKING:
     from onefold.effects.once import BusyPolicy
@@ -152,67 +144,3 @@ class HttpClaims:
 
 def _duration(micros: int | None) -> timedelta | None:
     return None if micros is None else timedelta(microseconds=micros)
-
-
-class HttpStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One try of one step of a delivery."""
-
-    job_id: str
-    fence: int
-    name: str
-    key: str | None = None
-    occurrence: int = 1
-    fingerprint: str | None = None
-    attempt: str = msgspec.field(default_factory=lambda: str(uuid4()))
-    """A repeated begin, whose response was lost, is recognised by it."""
-
-
-class HttpSteps:
-    """Steps of jobs of a server."""
-
-    def __init__(self, connection: Connection) -> None:
-        """`connection` is that of a client."""
-        self._connection = connection
-
-    def begin(
-        self, step: HttpStep, *, unsafe: bool, verified: bool = False
-    ) -> Procedure[StepReply]:
-        """Begin a step, or read its result. `verified` begins one whose outcome was unknown."""
-        response = yield from self._put(
-            step, "begin", unsafe=unsafe or None, verified=verified or None
-        )
-        return decode(response, StepReply)
-
-    def finish(self, step: HttpStep, result: Any, *, unsafe: bool) -> Procedure[Any]:
-        """Store the result of a step; returns it as a rerun receives it."""
-        try:
-            text = encoded(result)
-        except InvalidInput as error:
-            error.add_note(f"The step {step.name!r} was done, but its result is not stored.")
-            yield from self.fail(step, error, unknown=unsafe)
-            raise
-        yield from self._put(
-            step, "finish", result=None if text == "null" else msgspec.Raw(text.encode())
-        )
-        return decode_payload(text)
-
-    def fail(self, step: HttpStep, error: Exception, *, unknown: bool) -> Procedure[None]:
-        """Store that a step failed. The caller raises `error`, also if this fails."""
-        failure = {"type": type(error).__qualname__, "message": printable(str(error), REASON_BYTES)}
-        try:
-            yield from self._put(step, "fail", error=failure, unknown=unknown)
-        except OnefoldError as not_stored:
-            error.add_note(f"The step {step.name!r} could not be released: {not_stored}")
-
-    def _put(self, step: HttpStep, action: str, **members: Any) -> Procedure[Any]:
-        body = {
-            "action": action,
-            "fence": step.fence,
-            "key": step.key,
-            "occurrence": step.occurrence if step.key is None else None,
-            "attempt": step.attempt,
-            "fingerprint": step.fingerprint,
-            **members,
-        }
-        place = path("jobs", step.job_id, "steps", step.name)
-        return (yield from self._connection.put(place, wire_body(body)))

@@ -21,9 +21,9 @@ from onefold.client.nouns import (
 )
 from onefold.client.remote_values import ChangeReply, EnqueuedReply, RemotePage
 from onefold.client.requests import path, wire_body
-from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
+from onefold.client.steps import AsyncRemoteSteps, RemoteSteps, step_log
 from onefold.effects.claims import SURFACE, ClaimOptions
-from onefold.effects.once import Once, once_settings
+from onefold.effects.once import OnceContext, once_settings
 from onefold.errors import JobNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
@@ -154,7 +154,7 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         *,
         busy: Literal["raise"] = "raise",
         **options: Unpack[RemoteAttemptOptions],
-    ) -> Once[OnceClaim]: ...
+    ) -> OnceContext[OnceClaim]: ...
     @overload
     def once(
         self,
@@ -163,13 +163,13 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         *,
         busy: Literal["skip"],
         **options: Unpack[RemoteAttemptOptions],
-    ) -> Once[OnceClaim | None]: ...
+    ) -> OnceContext[OnceClaim | None]: ...
     def once(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
         **options: Unpack[RemoteOnceOptions],
-    ) -> Once[Any]:
+    ) -> OnceContext[Any]:
         """Run something once per key and store its result.
 
         For `with` and plain functions of a `Client`, for `async with` and coroutine functions of an
@@ -178,7 +178,7 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         """
         checks.options(options, RemoteOnceOptions.__optional_keys__)
         claims = HttpClaims(self._connection, self._runtime)
-        return Once(once_settings(claims, name, key, cast("OnceOptions", options)))
+        return OnceContext(once_settings(claims, name, key, cast("OnceOptions", options)))
 
     def lock(self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None) -> RemoteLock:
         """A lease on a name with a fencing token, for `with`, or `async with` of an `AsyncClient`.
@@ -217,7 +217,7 @@ class Client(ClientCalls[Blocking]):
 
     def steps(self, job_id: str, *, fence: int) -> RemoteSteps:
         """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""
-        return RemoteSteps(self._runtime, self._connection, job_id, fence)
+        return RemoteSteps(self._runtime, step_log(self._connection, job_id, fence))
 
     def events(
         self, *, queue: str | None = None, event: Sequence[str] = (), after: str | None = None
@@ -273,7 +273,7 @@ class AsyncClient(ClientCalls[Awaiting]):
 
     def steps(self, job_id: str, *, fence: int) -> AsyncRemoteSteps:
         """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""
-        return AsyncRemoteSteps(self._runtime, self._connection, job_id, fence)
+        return AsyncRemoteSteps(self._runtime, step_log(self._connection, job_id, fence))
 
     def events(
         self, *, queue: str | None = None, event: Sequence[str] = (), after: str | None = None

@@ -2,174 +2,152 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from onefold.client.claims import HttpStep, HttpSteps
-from onefold.effects.step_codec import fingerprint_of
+import msgspec
+
+from onefold.client.connection import Connection, decode
+from onefold.client.requests import path, wire_body
+from onefold.effects.step_log import StepLog
+from onefold.effects.steps import RemoteStepOptions, StepRunner, check_step_options
 from onefold.errors import InvalidInput, OutcomeUnknown
-from onefold.model import checks
-from onefold.model.outcome import checked_rules
-from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
-from onefold.runtime import Call
+from onefold.model.claim import Holding
+from onefold.model.json_text import encode_payload
+from onefold.model.step import Failure, Notes, Step, StepName, StepReply, StepRow
+from onefold.operations.steps import StepWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from typing import Self, Unpack
 
-    from onefold.client.connection import Connection
-    from onefold.model.outcome import ErrorRule
-    from onefold.model.step import StepReply
-    from onefold.model.verify import Verify
+    from onefold.client.requests import ClientResponse
+    from onefold.effects.step_store import StepRequest
+    from onefold.effects.steps import StepOptions
     from onefold.runtime import Procedure, Runtime
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class RemoteStepOptions(TypedDict, total=False):
-    """How a step is done."""
+class HttpSteps:
+    """The steps of a delivery of a server. It is a `StepBackend`."""
 
-    key: str | None
-    """Distinguishes steps of one name whose order depends on the data."""
-    unsafe: bool
-    """It must not be done twice. After a crash or an exception its outcome is unknown."""
-    verify: Verify | None
-    """Finds the outcome of an unknown attempt by its key: Done, NotDone or None."""
-    not_done: ErrorRule | Sequence[ErrorRule]
-    """Exceptions of an unsafe step which mean that nothing has happened."""
+    generation: int = 0
+    """The server knows the generation of the job."""
+
+    def __init__(self, connection: Connection, job_id: str, fence: int) -> None:
+        """`connection` is that of a client."""
+        if type(fence) is not int or fence < 1:
+            raise InvalidInput("fence", f"must be the number of the delivery, got {fence!r}")
+        self.fence: int = fence
+        self._connection = connection
+        self._job_id = job_id
+        self._third_party_keys: dict[str, str] = {}
+
+    def read(self) -> Procedure[list[StepRow]]:
+        """Nothing: the response to a begin has the result of an earlier attempt."""
+        yield from ()
+        return []
+
+    def begin(
+        self, asked: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
+    ) -> Procedure[StepRow]:
+        """Begin a step, or receive its result. A repeated request is recognised by `owner`."""
+        del seen
+        members = {"unsafe": asked.is_unsafe or None, "verified": verified or None}
+        try:
+            response = yield from self._put(asked, owner, "begin", **members)
+        except OutcomeUnknown:
+            yield from self._read_key(asked.name)
+            raise
+        reply = decode(response, StepReply)
+        if reply.is_finished:
+            value = encode_payload(reply.result)
+            return self._row(
+                asked, owner, Holding.SETTLED, Notes(value=msgspec.Raw(value.encode()))
+            )
+        self._third_party_keys[asked.name.text] = reply.idempotency_key or ""
+        return self._row(asked, owner, Holding.HELD, Notes(reply.attempts or 1))
+
+    def finish(self, asked: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
+        """Store the result of a step, which is JSON text."""
+        raw = msgspec.Raw(value.encode())
+        yield from self._put(asked, row.owner, "finish", result=None if value == "null" else raw)
+        notes = msgspec.structs.replace(row.notes, value=raw)
+        return self._row(asked, row.owner, Holding.SETTLED, notes)
+
+    def fail(
+        self, asked: StepRequest, row: StepRow, failure: Failure, state: Holding
+    ) -> Procedure[StepRow]:
+        """Store a failure: free for another try, held with an unknown outcome, settled for good."""
+        error: dict[str, Any] = msgspec.json.decode(failure.error)
+        yield from self._put(
+            asked,
+            row.owner,
+            "fail",
+            error={"type": error["type"], "message": error["message"]},
+            final=state is Holding.SETTLED or None,
+            unknown=state is Holding.HELD,
+        )
+        notes = msgspec.structs.replace(row.notes, failure=failure)
+        return self._row(asked, row.owner, state, notes)
+
+    def third_party_key(self, name: StepName) -> str:
+        """The key of a step for a third party: the same in each attempt."""
+        return self._third_party_keys[name.text]
+
+    def _read_key(self, name: StepName) -> Procedure[None]:
+        """The key contains the generation of the job, which the stored step has."""
+        query = {"key": name.key, "occurrence": None if name.key else name.occurrence}
+        place = path("jobs", self._job_id, "steps", name.name)
+        step = decode((yield from self._connection.get(place, query)), Step)
+        stored = msgspec.structs.replace(name, generation=step.generation)
+        self._third_party_keys[name.text] = stored.key_of_job(self._job_id)
+
+    def _put(
+        self, asked: StepRequest, owner: str, action: str, **members: Any
+    ) -> Procedure[ClientResponse]:
+        name = asked.name
+        body = {
+            "action": action,
+            "fence": self.fence,
+            "key": name.key,
+            "occurrence": name.occurrence if name.key is None else None,
+            "attempt": owner,
+            "fingerprint": asked.fingerprint,
+            **members,
+        }
+        place = path("jobs", self._job_id, "steps", name.name)
+        return self._connection.put(place, wire_body(body))
+
+    def _row(self, asked: StepRequest, owner: str, state: Holding, notes: Notes) -> StepRow:
+        wanted = StepWrite(asked.name.text, owner, state, notes, asked.takeover, asked.fingerprint)
+        return wanted.unstored(self.fence)
 
 
-class _Steps:
+class _Steps(StepRunner):
     """The steps of one delivery."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        connection: Connection,
-        job_id: str,
-        fence: int,
-        *,
-        options: RemoteStepOptions | None = None,
-        occurrences: Counter[str] | None = None,
+        self, runtime: Runtime, log: StepLog, options: RemoteStepOptions | None = None
     ) -> None:
-        """Made by a client. `occurrences` counts the steps of each name."""
-        if type(fence) is not int or fence < 1:
-            raise InvalidInput("fence", f"must be the number of the delivery, got {fence!r}")
+        """Made by a client."""
         self._runtime = runtime
-        self._connection = connection
-        self._steps = HttpSteps(connection)
-        self._job_id = job_id
-        self._fence = fence
-        self._options: RemoteStepOptions = options or {}
-        checks.options(self._options, RemoteStepOptions.__optional_keys__)
-        check_doubt(self._options)
-        self._not_done = checked_rules(self._options.get("not_done", ()), "not_done")
-        self._verify = self._options.get("verify")
-        self._unsafe = self._options.get("unsafe", False)
-        self._occurrences: Counter[str] = Counter() if occurrences is None else occurrences
+        self._run_log = log
+        self._options = cast("StepOptions", options or {})
+        check_step_options(self._options, RemoteStepOptions.__optional_keys__)
+
+    @property
+    def _log(self) -> StepLog:
+        return self._run_log
+
+    def check(self) -> None:
+        """The server rejects the steps of a delivery that has ended."""
 
     def using(self, **options: Unpack[RemoteStepOptions]) -> Self:
         """The same steps with other options: `steps.using(unsafe=True).step(…)`."""
-        merged: RemoteStepOptions = {**self._options, **options}
-        return type(self)(
-            self._runtime,
-            self._connection,
-            self._job_id,
-            self._fence,
-            options=merged,
-            occurrences=self._occurrences,
-        )
-
-    def _step(
-        self, name: str, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Procedure[Any]:
-        checks.name(name, "name")
-        key = self._options.get("key")
-        step = HttpStep(
-            job_id=self._job_id,
-            fence=self._fence,
-            name=name,
-            key=None if key is None else checks.key(key, "key"),
-            occurrence=1 if key is not None else self._occurrences[name] + 1,
-            fingerprint=fingerprint_of(name, function, args, kwargs),
-        )
-        if key is None:
-            self._occurrences[name] += 1
-        try:
-            return (yield from self._do(step, partial(function, *args, **kwargs)))
-        except BaseException:
-            # A repeated call means the same step.
-            if key is None:
-                self._occurrences[name] -= 1
-            raise
-
-    def _do(self, step: HttpStep, function: Callable[[], Any]) -> Procedure[Any]:
-        begun, is_unknown = yield from self._begin(step)
-        if begun.is_finished:
-            return begun.result
-        if is_unknown and (found := (yield from self._resolve(step, begun))) is not None:
-            return found.result
-        try:
-            value = yield Call(function)
-        except Exception as error:
-            if not self._unsafe or is_not_done(error, self._not_done):
-                yield from self._steps.fail(step, error, unknown=False)
-                raise
-            found = yield from self._resolve(step, begun, error)
-            if found is None:
-                raise
-            return found.result
-        return (yield from self._steps.finish(step, value, unsafe=self._unsafe))
-
-    def _begin(self, step: HttpStep) -> Procedure[tuple[StepReply, bool]]:
-        """Begin it; True if `verify` must find the outcome of an earlier attempt."""
-        try:
-            return (yield from self._steps.begin(step, unsafe=self._unsafe)), False
-        except OutcomeUnknown:
-            if self._verify is None:
-                raise
-        begun = yield from self._steps.begin(step, unsafe=self._unsafe, verified=True)
-        return begun, not begun.is_finished
-
-    def _resolve(
-        self, step: HttpStep, begun: StepReply, error: Exception | None = None
-    ) -> Procedure[Done | None]:
-        """Ask `verify` and store its result; None if the step was not done.
-
-        `error` is the exception of the step. None is also returned if that ends the run.
-        """
-        result: object = None
-        if self._verify is not None and not isinstance(error, ENDS_THE_RUN):
-            result = yield from self._ask(self._verify, step, begun.idempotency_key or "")
-        if isinstance(error, OutcomeUnknown):
-            error.verifiable = True
-        match result:
-            case Done(value):
-                return Done((yield from self._steps.finish(step, value, unsafe=self._unsafe)))
-            case NotDone():
-                if error is not None:
-                    yield from self._steps.fail(step, error, unknown=False)
-                return None
-            case None:
-                verifiable = self._verify is not None
-                failure: Exception = OutcomeUnknown(key=step.name, verifiable=verifiable)
-            case _:
-                reason = f"must answer Done, NotDone or None, got {result!r}"
-                failure = InvalidInput("verify", reason)
-        yield from self._steps.fail(step, error or failure, unknown=True)
-        if isinstance(error, ENDS_THE_RUN):
-            return None
-        raise failure
-
-    def _ask(self, verify: Verify, step: HttpStep, key: str) -> Procedure[object]:
-        try:
-            with asking(step.name):
-                return (yield Call(verify, (key,)))
-        except Exception as failure:
-            yield from self._steps.fail(step, failure, unknown=True)
-            raise
+        merged = cast("RemoteStepOptions", {**self._options, **options})
+        return type(self)(self._runtime, self._run_log, merged)
 
 
 class RemoteSteps(_Steps):
@@ -181,7 +159,7 @@ class RemoteSteps(_Steps):
         The returned value is the stored one, read back from JSON. If the handler dies in the step,
         or the step raises, it is done again, unless it is `unsafe`.
         """
-        result: R = self._runtime.run(self._step(name, function, args, kwargs))
+        result: R = self._runtime.run(self._step(name, function, args, kwargs, awaited=False))
         return result
 
 
@@ -196,5 +174,10 @@ class AsyncRemoteSteps(_Steps):
         The returned value is the stored one, read back from JSON. If the handler dies in the step,
         or the step raises, it is done again, unless it is `unsafe`.
         """
-        result: R = await self._runtime.arun(self._step(name, function, args, kwargs))
+        result: R = await self._runtime.arun(self._step(name, function, args, kwargs, awaited=True))
         return result
+
+
+def step_log(connection: Connection, job_id: str, fence: int) -> StepLog:
+    """The steps of a delivery, of which this process has begun none."""
+    return StepLog(HttpSteps(connection, job_id, fence), lambda: None)

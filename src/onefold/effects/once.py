@@ -26,6 +26,7 @@ from typing import (
 )
 
 from onefold.effects.claims import SURFACE, ClaimOptions
+from onefold.effects.verify import ENDS_THE_RUN, Done, NotDone, ask, is_not_done, resolve
 from onefold.errors import (
     Busy,
     ConflictingOptions,
@@ -52,8 +53,7 @@ from onefold.model.claim import (
 from onefold.model.json_text import sorted_payload
 from onefold.model.timestamps import from_micros, span, to_micros
 from onefold.model.unique import fingerprint
-from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, is_not_done
-from onefold.runtime import Call, Pause, Procedure, waits
+from onefold.runtime import Pause, Procedure, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.effects.claims import ClaimBackend
+    from onefold.effects.verify import Verify
     from onefold.model.outcome import ErrorRule
-    from onefold.model.verify import Verify
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ class AttemptOptions(ClaimOptions, total=False):
 
 
 class OnceOptions(AttemptOptions, total=False):
-    """The options of `Once`, and what happens while another caller holds the key."""
+    """The options of `once`, and what happens while another caller holds the key."""
 
     busy: BusyPolicy
     """`raise` (the default), or `skip`: None instead of a claim."""
@@ -188,7 +188,7 @@ started inside a body inherit this, so each entry knows whether it is over.
 """
 
 
-class Once(Generic[Entered_co]):
+class OnceContext(Generic[Entered_co]):
     """For `with`, for `async with`, and for functions of both kinds."""
 
     def __init__(self, settings: OnceSettings) -> None:
@@ -278,40 +278,25 @@ class Once(Generic[Entered_co]):
                 verifiable = self._settings.verify is not None
                 raise OutcomeUnknown(key=key, since=since, verifiable=verifiable)
 
-    def _verified(self, unknown: Unknown, verdict: object) -> Procedure[ClaimAnswer]:
+    def _verified(self, unknown: Unknown, found: Done | NotDone) -> Procedure[ClaimAnswer]:
         """Act on the result of `verify`, unless another attempt has acted meanwhile."""
         assert self._wanted is not None
-        claims, wanted = self._settings.claims, self._wanted
-        match verdict:
-            case Done(result):
-                yield from claims.settle_unknown(wanted, unknown, encode_result(result))
-            case NotDone():
-                claim = yield from claims.take_unknown(wanted, unknown)
-                if claim is not None:
-                    return Won(claim)
-            case None:
-                return unknown
-            case _:
-                raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
-        return (yield from self._claim(self._asked))
+        text = encode_result(found.result if isinstance(found, Done) else None)
+        claim = yield from resolve(self._settings.claims, self._wanted, unknown, found, result=text)
+        return (yield from self._claim(self._asked)) if claim is None else Won(claim)
 
-    def _is_doubtful(self, error: BaseException | None) -> bool:
+    def _is_doubtful(self, error: Exception) -> bool:
         """True if an exception of the body leaves open whether the effect has happened."""
         rules, entered = self._settings.not_done, self._entered
-        return (
-            rules is not None
-            and entered is not None
-            and entered.won
-            and isinstance(error, Exception)
-            and not is_not_done(error, rules)
-        )
+        if rules is None or entered is None:
+            return False
+        return entered.won and not is_not_done(error, rules)
 
-    def _doubted(self, error: BaseException | None, verdict: object) -> Procedure[bool]:
+    def _doubted(self, error: Exception, found: Done | NotDone | None) -> Procedure[bool]:
         """Act on the result of `verify` after an exception; True if the work was done."""
         entered = self._entered
         assert entered is not None
-        assert isinstance(error, Exception)
-        match verdict:
+        match found:
             case Done(result):
                 entered.result = result
                 yield from self._leave(None)
@@ -321,14 +306,11 @@ class Once(Generic[Entered_co]):
                 if isinstance(error, OutcomeUnknown):
                     error.verifiable = True
                 return False
-            case _:
-                pass
-        yield from self._abandon(error)
-        if verdict is not None:
-            raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
-        if isinstance(error, ENDS_THE_RUN):
-            return False
-        raise OutcomeUnknown(key=self._asked, verifiable=self._settings.verify is not None)
+            case None:
+                yield from self._abandon(error)
+                if isinstance(error, ENDS_THE_RUN):
+                    return False
+                raise OutcomeUnknown(key=self._asked, verifiable=self._settings.verify is not None)
 
     def _abandon(self, error: Exception) -> Procedure[None]:
         """Mark the outcome as unknown, at once. `error` is the one that the caller receives."""
@@ -450,35 +432,30 @@ class Once(Generic[Entered_co]):
 
     def _enter(self) -> Procedure[Any]:
         """Claim; while the outcome is unknown, call `verify`."""
-        answer = yield from self._claim(self._key())
-        while isinstance(answer, Unknown) and self._settings.verify is not None:
-            verdict = yield from self._ask(self._settings.verify)
-            if verdict is None:
+        answer, verify = (yield from self._claim(self._key())), self._settings.verify
+        while isinstance(answer, Unknown) and verify is not None:
+            found = yield from ask(verify, self._asked, label=self._asked)
+            if found is None:
                 break
-            answer = yield from self._verified(answer, verdict)
+            answer = yield from self._verified(answer, found)
         return self._entered_with(answer)
 
     def _exit(self, error: BaseException | None) -> Procedure[bool | None]:
-        if not self._is_doubtful(error):
+        if not isinstance(error, Exception) or not self._is_doubtful(error):
             yield from self._leave(error)
             return None
-        verify, verdict = self._settings.verify, None
+        verify, found = self._settings.verify, None
         try:
             if verify is not None and not isinstance(error, ENDS_THE_RUN):
-                verdict = yield from self._ask(verify)
+                found = yield from ask(verify, self._asked, label=self._asked)
         except Exception as failure:
             yield from self._abandon(failure)
             raise
-        return (yield from self._doubted(error, verdict))
+        return (yield from self._doubted(error, found))
 
-    def _ask(self, verify: Verify) -> Procedure[object]:
-        with asking(self._asked):
-            verdict: object = yield Call(verify, (self._asked,))
-        return verdict
-
-    @overload  # a coroutine function of `Once[OnceClaim]` matches this one, and never gets None
+    @overload  # a coroutine function matches this one, and never gets None
     def __call__(  # type: ignore[overload-overlap]
-        self: Once[OnceClaim], function: Callable[P, R]
+        self: OnceContext[OnceClaim], function: Callable[P, R]
     ) -> Callable[P, R]: ...
     @overload
     def __call__(

@@ -19,17 +19,16 @@ from uuid import UUID, uuid4
 from onefold.databases.handler_transaction import begun_here
 from onefold.effects.claims import JobClaims, RunLock
 from onefold.effects.lock import lock_key
-from onefold.effects.once import Once, once_settings
+from onefold.effects.once import OnceContext, once_settings
 from onefold.effects.run_transaction import RunTransaction
 from onefold.effects.step_codec import encoded
-from onefold.effects.step_log import StepLog, StepRequest
-from onefold.effects.step_store import JobBook
+from onefold.effects.step_log import StepLog
+from onefold.effects.step_store import JobSteps, StepRequest
 from onefold.effects.steps import Stepping, step_inside
-from onefold.errors import LeaseLost, UsageError
-from onefold.model.claim import claim_key
+from onefold.errors import Busy, LeaseLost, UsageError
+from onefold.model.claim import JOINED_RETRY, claim_key
 from onefold.model.delivery import Delivery
 from onefold.model.json_text import decode_payload
-from onefold.model.step import step_name
 from onefold.model.timestamps import from_micros, span
 from onefold.operations import deliveries
 
@@ -86,12 +85,17 @@ class Run(Stepping):
         return _RunLog(_LOGGER, {"job_id": job.id, "kind": job.kind, "attempt": job.attempt})
 
     @property
-    def _ledger(self) -> StepLog:
-        return self._steps
+    def _log(self) -> StepLog:
+        return self._step_log
 
     @cached_property
-    def _steps(self) -> StepLog:
-        return StepLog(self._context, JobBook(self.job), self.lose)
+    def _step_log(self) -> StepLog:
+        return StepLog(self._steps, self.lose)
+
+    @cached_property
+    def _steps(self) -> JobSteps:
+        job = self.job
+        return JobSteps(Delivery(job.id, job.fence), job.tenant, job.generation)
 
     @cached_property
     def _claims(self) -> JobClaims:
@@ -151,22 +155,6 @@ class Run(Stepping):
         self._lost = True
         return True
 
-    def key(self, name: str | None = None, key: str | None = None) -> str:
-        """A key for a third party: the same in each attempt of this job.
-
-        `run.key("charge")` is the key of the first step of this name, `run.key("charge", order)`
-        of the one with that key. Without a name, inside of a step's function, it is the key of
-        that step.
-        """
-        if name is None:
-            inside = step_inside(self._ledger)
-            if inside is None:
-                raise UsageError("run.key() without a name is for the function of a step.")
-            return self._ledger.book.third_party_key(inside)
-        generation = self.job.generation
-        asked = step_name(name, key=key, occurrence=1, generation=generation)
-        return self._ledger.book.third_party_key(asked)
-
     def transaction(self, target: object = None) -> RunTransaction:
         """The handler's rows and the job's completion in one commit: exactly once.
 
@@ -175,7 +163,7 @@ class Run(Stepping):
         transaction, or a session, an engine, a pool: psycopg, asyncpg, sqlite3, aiosqlite,
         SQLAlchemy, Django.
         """
-        if (inside := step_inside(self._ledger)) is not None:
+        if (inside := step_inside(self._log)) is not None:
             raise UsageError(
                 f"The step {inside.label!r} is running, and would be completed with its job before"
                 " it has ended. Begin the transaction outside of the step."
@@ -212,7 +200,7 @@ class Run(Stepping):
         *,
         busy: Literal["raise"] = "raise",
         **options: Unpack[AttemptOptions],
-    ) -> Once[OnceClaim]: ...
+    ) -> OnceContext[OnceClaim]: ...
     @overload
     def once(
         self,
@@ -220,14 +208,16 @@ class Run(Stepping):
         *,
         busy: Literal["skip"],
         **options: Unpack[AttemptOptions],
-    ) -> Once[OnceClaim | None]: ...
-    def once(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> Once[Any]:
+    ) -> OnceContext[OnceClaim | None]: ...
+    def once(
+        self, key: str | Callable[..., str], **options: Unpack[OnceOptions]
+    ) -> OnceContext[Any]:
         """Do something at most once for this job: `with run.once("mail") as claim: …`.
 
         As `onefold.once`, for keys of this job only. An exception leaves the outcome unknown,
         unless it is `NotDone` or declared by `not_done=`.
         """
-        return Once(once_settings(self._claims, self.job.id, key, options))
+        return OnceContext(once_settings(self._claims, self.job.id, key, options))
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
@@ -296,12 +286,15 @@ class Run(Stepping):
     def _recorded(self, name: str, make: Callable[[], Any]) -> Procedure[Any]:
         """Store a step without an effect: it is over as soon as it begins."""
         self.check()
-        if step_inside(self._ledger) is not None:
+        if step_inside(self._log) is not None:
             return make()
-        asked = StepRequest(self._ledger.name(name, None))
-        row: StepRow | None = yield from self._ledger.find(asked)
+        asked = StepRequest(self._log.name(name, None))
+        row: StepRow | None = yield from self._log.find(asked)
         if row is None or not row.is_settled:
-            row = yield from self._ledger.store(asked, row, encoded(make()))
+            value = encoded(make())
+            row = yield from self._log.kept(self._steps.store(asked, row, value))
+            if not row.is_settled:
+                raise Busy(key=name, retry_after=JOINED_RETRY)
         return decode_payload(row.notes.value_text)
 
 

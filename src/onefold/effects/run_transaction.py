@@ -1,7 +1,8 @@
-"""`run.transaction()`: the handler's rows and the job's completion, in one commit."""
+"""Transactions of a handler that record what was done: its rows and the record are one commit."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -9,7 +10,7 @@ from contextlib import (
     contextmanager,
 )
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from onefold.databases.handler_transaction import abegin, begin
 from onefold.errors import DatabaseError, DatabaseUnavailable, LeaseLost, UsageError
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onefold.app.context import Context
+    from onefold.databases import Build
     from onefold.databases.handler_transaction import HandlerTransaction
+    from onefold.effects.run import Run
     from onefold.model.delivery import Delivery, Ended
     from onefold.operations.statement import Operation, Sql
     from onefold.runtime import Procedure
@@ -31,50 +34,37 @@ if TYPE_CHECKING:
 SOON: Final = timedelta(seconds=1)
 
 
-def defer_unused(begun: HandlerTransaction | None, error: Exception) -> None:
+def _defer_unused(begun: HandlerTransaction | None, error: Exception) -> None:
     """Use no attempt if our database was lost before the handler's first statement."""
     unused = isinstance(error, DatabaseUnavailable) if begun is None else begun.died_unused(error)
     if unused:
         raise Defer(SOON) from error
 
 
-class Completing(Protocol):
-    """The run that a transaction completes."""
+class RecordedTransaction(ABC):
+    """A transaction of a handler whose last statement records what was done.
 
-    def begin_completing(self) -> str | None:
-        """Called before the last statement; returns the text of the result."""
-        ...
-
-    def end_completing(self, *, completed: bool) -> None:
-        """Called after the commit, or after its failure."""
-        ...
-
-    def lose(self) -> None:
-        """Note that the job is lost."""
-        ...
-
-    def check(self) -> None:
-        """Raise if the run must not continue."""
-        ...
-
-
-class RunTransaction:
-    """For `with` and for `async with`, as the handler is. Commits at the end.
-
-    Returns a connection. The job's completion is the last statement before the commit. If another
-    delivery has the job by then, it raises `LeaseLost`, and everything is rolled back.
+    For `with` and for `async with`, as the handler is. Returns a connection; commits at the end.
     """
 
-    def __init__(
-        self, context: Context, delivery: Delivery, run: Completing, target: object
-    ) -> None:
+    def __init__(self, context: Context, target: object) -> None:
         """Nothing is begun yet."""
         self._context = context
-        self._delivery = delivery
-        self._run = run
         self._target = target
         self._blocking: AbstractContextManager[Any] | None = None
         self._awaited: AbstractAsyncContextManager[Any] | None = None
+
+    @abstractmethod
+    def _record(self) -> Build[None]:
+        """The last statement; called when the block has ended without an error."""
+
+    @abstractmethod
+    def _is_recorded(self, sql: Sql) -> Operation[bool]:
+        """Whether a commit that failed has succeeded: perhaps only its response was lost."""
+
+    @abstractmethod
+    def _ended(self, *, committed: bool) -> None:
+        """Called after the commit, or after a failure."""
 
     def __enter__(self) -> Any:
         """Begin; returns the connection."""
@@ -109,57 +99,78 @@ class RunTransaction:
         await self._awaited.__aexit__(kind, error, trace)
 
     def _refuse_used(self) -> None:
-        self._run.check()
         if self._blocking is not None or self._awaited is not None:
             raise UsageError("This transaction() was used before. Make a new one for each use.")
 
     @contextmanager
     def _transact(self) -> Generator[Any]:
-        context, said, completed = self._context, False, False
+        recorded, committed = False, False
         begun: HandlerTransaction | None = None
         try:
-            with begin(self._target, context.database) as begun:
+            with begin(self._target, self._context.database) as begun:
                 yield begun.connection
-                result = self._run.begin_completing()
-                begun.execute(lambda sql: self._finish(sql, result))
-                said = True
-            completed = True
+                begun.execute(self._record())
+                recorded = True
+            committed = True
         except Exception as error:
-            completed = said and context.runtime.run(self._is_completed())
-            if not completed:
-                defer_unused(begun, error)
+            committed = recorded and self._context.runtime.run(self._has_committed())
+            if not committed:
+                _defer_unused(begun, error)
                 raise
         finally:
-            self._run.end_completing(completed=completed)
+            self._ended(committed=committed)
 
     @asynccontextmanager
     async def _atransact(self) -> AsyncGenerator[Any]:
-        context, said, completed = self._context, False, False
+        recorded, committed = False, False
         begun: HandlerTransaction | None = None
         try:
-            async with await abegin(self._target, context.database) as begun:
+            async with await abegin(self._target, self._context.database) as begun:
                 yield begun.connection
-                result = self._run.begin_completing()
-                await begun.aexecute(lambda sql: self._finish(sql, result))
-                said = True
-            completed = True
+                await begun.aexecute(self._record())
+                recorded = True
+            committed = True
         except Exception as error:
-            completed = said and await context.runtime.arun(self._is_completed())
-            if not completed:
-                defer_unused(begun, error)
+            committed = recorded and await self._context.runtime.arun(self._has_committed())
+            if not committed:
+                _defer_unused(begun, error)
                 raise
         finally:
-            self._run.end_completing(completed=completed)
+            self._ended(committed=committed)
 
-    def _is_completed(self) -> Procedure[bool]:
-        """Whether a commit that failed has succeeded: perhaps only its response was lost."""
+    def _has_committed(self) -> Procedure[bool]:
         try:
-            answer: bool = yield Transact(
-                lambda sql: deliveries.is_completed(sql, self._delivery), write=False
-            )
+            found: bool = yield Transact(self._is_recorded, write=False)
         except DatabaseError:
             return False
-        return answer
+        return found
+
+
+class RunTransaction(RecordedTransaction):
+    """`run.transaction()`: its last statement completes the job.
+
+    If another delivery has the job by then, it raises `LeaseLost`, and everything is rolled back.
+    """
+
+    def __init__(self, context: Context, delivery: Delivery, run: Run, target: object) -> None:
+        """Nothing is begun yet."""
+        super().__init__(context, target)
+        self._delivery = delivery
+        self._run = run
+
+    def _refuse_used(self) -> None:
+        self._run.check()
+        super()._refuse_used()
+
+    def _record(self) -> Build[None]:
+        result = self._run.begin_completing()
+        return lambda sql: self._finish(sql, result)
+
+    def _is_recorded(self, sql: Sql) -> Operation[bool]:
+        return deliveries.is_completed(sql, self._delivery)
+
+    def _ended(self, *, committed: bool) -> None:
+        self._run.end_completing(completed=committed)
 
     def _finish(self, sql: Sql, result: str | None) -> Operation[None]:
         finish = deliveries.Finish(self._delivery, result)

@@ -106,21 +106,15 @@ def _returned(function: Callable[..., Any]) -> Any:
         return Any
 
 
-def is_awaited(function: Callable[..., Any]) -> bool:
-    """True for a function that returns a coroutine: it runs in the event loop, not in a thread."""
-    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
 LONGEST_ARGS: Final = 10_000
 
 
 def failure_of(error: BaseException) -> Failure:
     """The stored form of an exception."""
-    told = encode_error(error)
-    assert told is not None
+    text = encode_error(error)
+    assert text is not None
     args = _args_of(error)
-    raw = msgspec.Raw(told.encode())
+    raw = msgspec.Raw(text.encode())
     return Failure(raw) if args is None else Failure(raw, msgspec.Raw(args.encode()))
 
 
@@ -134,14 +128,20 @@ def _args_of(error: BaseException) -> str | None:
     return text if same and len(text) <= LONGEST_ARGS else None
 
 
+def step_failed(failure: Failure, label: str) -> StepFailed:
+    """The error for a step that failed for good."""
+    stored: dict[str, Any] = decode_payload(bytes(failure.error).decode())
+    kind, reason = str(stored.get("type")), str(stored.get("message"))
+    return StepFailed(step=label, error_type=kind, reason=reason)
+
+
 def raised_again(failure: Failure, label: str) -> Exception:
     """The exception as it was, or `StepFailed` if its type cannot be imported any more."""
-    told: dict[str, Any] = decode_payload(bytes(failure.error).decode())
-    kind, reason = str(told.get("type")), str(told.get("message"))
+    failed = step_failed(failure, label)
     args = bytes(failure.args).decode()
-    error = _rebuilt(kind, decode_payload(args)) if args else None
+    error = _rebuilt(failed.error_type, decode_payload(args)) if args else None
     if error is None:
-        return StepFailed(step=label, error_type=kind, reason=reason)
+        return failed
     error.add_note(f"The step {label!r} failed so for good in an earlier attempt of this job.")
     return error
 

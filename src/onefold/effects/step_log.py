@@ -15,49 +15,35 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from onefold.errors import Busy, DatabaseError, KeyReused, LeaseLost, StepsChanged
-from onefold.model.claim import JOINED_RETRY, Holding, Takeover
+from onefold.errors import Busy, KeyReused, LeaseLost, OutcomeUnknown, StepsChanged
+from onefold.model.claim import JOINED_RETRY, Holding
 from onefold.model.ids import new_id
-from onefold.model.step import NOTHING, Failure, Notes, StepName, StepRow, read_name, step_name
-from onefold.operations import steps
-from onefold.runtime import Procedure, Transact
+from onefold.model.step import Notes, StepName, StepRow, read_name, step_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.app.context import Context
-    from onefold.databases import Build
-    from onefold.effects.step_store import Book
-    from onefold.operations.statement import Operation, Sql
-
-
-class StepRequest(msgspec.Struct, frozen=True):
-    """A step that the handler requests."""
-
-    name: StepName
-    fingerprint: str | None = None
-    takeover: Takeover = "rerun"
+    from onefold.effects.step_store import StepBackend, StepRequest
+    from onefold.model.step import Failure
+    from onefold.runtime import Procedure
 
 
 class StepLog:
-    """The steps in one book, for one run."""
+    """The steps of one run, on any backend."""
 
-    def __init__(self, context: Context, book: Book, lose: Callable[[], object]) -> None:
+    def __init__(self, backend: StepBackend, lose: Callable[[], object]) -> None:
         """`lose` is called if another attempt has the work."""
-        self.context = context
-        self.book = book
-        self._lose = lose
+        self.backend = backend
+        self.lose = lose
         self._mutex = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._rows: dict[str, StepRow] = {}
-        self._is_read = book.is_new
+        self._is_read = False
         self._over: dict[str, Notes] = {}
         """Steps that were over when this run began, and have not been requested yet."""
         self._replayed: set[str] = set()
-        self._goes_the_old_way = not self._is_read
-        self._settled = 0
+        self._repeats_earlier_run = True
+        """True while every requested step was over before."""
         self._given_up: dict[tuple[str, str | None], list[int]] = {}
         """By name and arguments: the steps that are not over, and that no task is running."""
         self._abandoned: set[str] = set()
@@ -65,7 +51,7 @@ class StepLog:
 
     def name(self, name: object, key: object, fingerprint: str | None = None) -> StepName:
         """The step with this key; or the one that was given up; or the next one of this name."""
-        found = step_name(name, key=key, occurrence=1, generation=self.book.generation)
+        found = step_name(name, key=key, occurrence=1, generation=self.backend.generation)
         if key is not None:
             return found
         with self._mutex:
@@ -74,7 +60,7 @@ class StepLog:
             else:
                 self._counts[found.name] += 1
                 occurrence = self._counts[found.name]
-        return step_name(name, occurrence=occurrence, generation=self.book.generation)
+        return step_name(name, occurrence=occurrence, generation=self.backend.generation)
 
     def give_up(self, asked: StepRequest, row: StepRow | None) -> None:
         """A step has ended without being over: the next request for it begins it anew."""
@@ -85,10 +71,6 @@ class StepLog:
                 given_up = self._given_up.setdefault((asked.name.name, asked.fingerprint), [])
                 given_up.append(asked.name.occurrence)
                 given_up.sort()
-
-    def is_abandoned(self, row: StepRow) -> bool:
-        """True if the owner of a step is not running it any more."""
-        return row.fence != self.book.fence or row.owner in self._abandoned
 
     def find(self, asked: StepRequest) -> Procedure[StepRow | None]:
         """The stored step, if any; checks that it may be requested here."""
@@ -101,163 +83,93 @@ class StepLog:
         else:
             if row is None:
                 self._refuse_changed(asked.name)
-            self._goes_the_old_way = False
-        self._refuse_reused(asked, row)
+            self._repeats_earlier_run = False
+        self.refuse_reused(asked, row)
         return row
 
-    def begin(self, asked: StepRequest, row: StepRow | None) -> Procedure[StepRow]:
-        """Begin a step that is not over; returns it, settled meanwhile or begun by this run."""
-        owner = new_id()
+    def begin(
+        self,
+        asked: StepRequest,
+        row: StepRow | None,
+        *,
+        verified: bool = False,
+        owner: str | None = None,
+    ) -> Procedure[StepRow]:
+        """Begin a step that is not over; returns it, settled meanwhile or begun by this run.
+
+        `OutcomeUnknown` if it must not be repeated, and its last try vanished or gave up.
+        """
+        owner = owner or new_id()
         while True:
-            if row is not None:
-                self._refuse_reused(asked, row)
-                if row.is_held and not self.is_abandoned(row):
+            self.refuse_reused(asked, row)
+            if row is not None and row.is_held:
+                if not self.is_abandoned(row):
                     raise Busy(key=asked.name.label, retry_after=JOINED_RETRY)
-            attempts = 1 if row is None else row.notes.attempts + 1
-            notes = Notes(attempts, begun=self._settled, failure=row.notes.failure if row else None)
-            row = yield from self.write(asked, owner, Holding.HELD, notes, seen=row)
+                if row.must_not_rerun and not verified:
+                    raise OutcomeUnknown(key=asked.name.label)
+            row = yield from self.kept(self.backend.begin(asked, owner, row, verified=verified))
             if row.owner == owner or row.is_settled:
                 return row
 
-    def settle(
-        self,
-        asked: StepRequest,
-        row: StepRow,
-        *,
-        value: str | None = None,
-        failure: Failure | None = None,
+    def finish(self, asked: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
+        """Store the final result of a step, which is JSON text."""
+        return self._ended(asked, row, Holding.SETTLED, self.backend.finish(asked, row, value))
+
+    def fail(
+        self, asked: StepRequest, row: StepRow, failure: Failure, state: Holding
     ) -> Procedure[StepRow]:
-        """Store the final result or failure of a step."""
-        notes = self._over_now(row.notes, value, failure)
-        return (yield from self._say(asked, row, Holding.SETTLED, notes))
+        """Store a failure: free for another try, held with an unknown outcome, settled for good."""
+        return self._ended(asked, row, state, self.backend.fail(asked, row, failure, state))
 
-    def release(self, asked: StepRequest, row: StepRow, failure: Failure) -> Procedure[StepRow]:
-        """Release a step that failed and may be tried again; the count of its attempts is kept."""
-        notes = msgspec.structs.replace(row.notes, failure=failure)
-        return (yield from self._say(asked, row, Holding.FREE, notes))
-
-    def again(self, asked: StepRequest, row: StepRow, failure: Failure) -> Procedure[StepRow]:
-        """Store the failure of a step that is tried again at once by its owner."""
-        attempts = row.notes.attempts + 1
-        notes = msgspec.structs.replace(row.notes, failure=failure, attempts=attempts)
-        return (yield from self._say(asked, row, Holding.HELD, notes))
-
-    def note(self, asked: StepRequest, row: StepRow, failure: Failure) -> Procedure[StepRow]:
-        """Store the failure of a step that is not over."""
-        notes = msgspec.structs.replace(row.notes, failure=failure)
-        return (yield from self._say(asked, row, Holding.HELD, notes))
-
-    def store(self, asked: StepRequest, row: StepRow | None, value: str) -> Procedure[StepRow]:
-        """Store a step that has no effect; returns it, or the one that another task stored."""
-        notes = self._over_now(Notes(begun=self._settled), value, None)
-        now = yield from self.write(asked, new_id(), Holding.SETTLED, notes, seen=row)
-        if not now.is_settled:
-            raise Busy(key=asked.name.label, retry_after=JOINED_RETRY)
-        return now
-
-    def record(self, asked: StepRequest, row: StepRow | None, value: str) -> Build[StepRow]:
-        """Store a step that is over, in the transaction that has its effect."""
-        attempts = 1 if row is None else row.notes.attempts + 1
-        notes = self._over_now(Notes(attempts, begun=self._settled), value, None)
-        wanted = self._wanted(asked, new_id(), Holding.SETTLED, notes, row)
-
-        def build(sql: Sql) -> Operation[StepRow]:
-            try:
-                now = yield from self.book.write(sql, wanted)
-            except LeaseLost:
-                self._lose()
-                raise
-            if now.owner != wanted.owner:
-                raise LeaseLost(f"the step {asked.name.label!r}", fence=self.book.fence)
-            return now
-
-        return build
-
-    def has_stored(self, row: StepRow) -> Procedure[bool]:
-        """Whether a commit that failed has succeeded: perhaps only its response was lost."""
-        try:
-            found: list[StepRow] = yield Transact(
-                lambda sql: self.book.find(sql, key=row.key), write=False
-            )
-        except DatabaseError:
-            return False
-        return [one.owner for one in found] == [row.owner]
-
-    def adopt(self, row: StepRow) -> None:
+    def adopt(self, row: StepRow) -> StepRow:
         """Remember the stored form of a step."""
         self._rows[row.key] = row
-
-    def write(
-        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, *, seen: StepRow | None
-    ) -> Procedure[StepRow]:
-        """Write a step; returns its stored form."""
-        wanted = self._wanted(asked, owner, state, notes, seen)
-        try:
-            row: StepRow = yield Transact(lambda sql: self.book.write(sql, wanted))
-        except LeaseLost:
-            self._lose()
-            raise
-        self.adopt(row)
         return row
 
-    def _say(
-        self, asked: StepRequest, row: StepRow, state: Holding, notes: Notes
+    def is_abandoned(self, row: StepRow) -> bool:
+        """True if the owner of a step is not running it any more."""
+        return row.fence != self.backend.fence or row.owner in self._abandoned
+
+    def _ended(
+        self, asked: StepRequest, row: StepRow, state: Holding, write: Procedure[StepRow]
     ) -> Procedure[StepRow]:
-        now = yield from self.write(asked, row.owner, state, notes, seen=row)
+        now = yield from self.kept(write)
         if (now.owner, now.state) != (row.owner, state):
             # Taken over together with the job; or an operator has settled the step alone.
-            if now.fence != self.book.fence:
-                self._lose()
-            raise LeaseLost(f"the step {asked.name.label!r}", fence=self.book.fence)
+            if now.fence != self.backend.fence:
+                self.lose()
+            raise LeaseLost(f"the step {asked.name.label!r}", fence=self.backend.fence)
         return now
 
-    def _wanted(
-        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
-    ) -> steps.StepWrite:
-        return steps.StepWrite(
-            key=asked.name.text,
-            owner=owner,
-            state=state,
-            notes=notes,
-            takeover=asked.takeover,
-            # A released step may be requested with other arguments.
-            fingerprint=None if state is Holding.FREE else asked.fingerprint,
-            seen=seen,
-        )
-
-    def _over_now(self, notes: Notes, value: str | None, failure: Failure | None) -> Notes:
-        with self._mutex:
-            self._settled += 1
-            place = self._settled
-        raw = NOTHING if value is None else msgspec.Raw(value.encode())
-        return msgspec.structs.replace(notes, place=place, value=raw, failure=failure)
+    def kept(self, write: Procedure[StepRow]) -> Procedure[StepRow]:
+        """Write a step, and remember its stored form."""
+        try:
+            row = yield from write
+        except LeaseLost:
+            self.lose()
+            raise
+        return self.adopt(row)
 
     def _read(self) -> Procedure[None]:
-        if self._is_read:
-            return
-        found: list[StepRow] = yield Transact(self.book.find, write=False)
-        self._adopt_all(found)
-
-    def _adopt_all(self, found: list[StepRow]) -> None:
         """Only once: another task may have read the steps meanwhile, and begun one since."""
         if self._is_read:
             return
-        generation = self.book.generation
-        mine = [row for row in found if read_name(row.key).generation == generation]
-        for row in mine:
-            self.adopt(row)
-        self._over = {row.key: row.notes for row in mine if row.is_settled}
-        self._settled = max((notes.place for notes in self._over.values()), default=0)
-        self._is_read = True
+        found = yield from self.backend.read()
+        if not self._is_read:
+            for row in found:
+                self.adopt(row)
+            self._over = {row.key: row.notes for row in found if row.is_settled}
+            self._is_read = True
 
-    def _refuse_reused(self, asked: StepRequest, row: StepRow | None) -> None:
+    def refuse_reused(self, asked: StepRequest, row: StepRow | None) -> None:
+        """Raise if the step was begun with other arguments."""
         known = None if row is None or row.state == Holding.FREE else row.fingerprint
         if known is not None and asked.fingerprint not in (None, known):
             raise KeyReused(key=asked.name.label)
 
     def _refuse_changed(self, name: StepName) -> None:
         """Raise if the code has changed. The order of steps with keys depends on the data."""
-        if not self._goes_the_old_way or name.key is not None:
+        if not self._repeats_earlier_run or name.key is not None:
             return
         places = {key: row.notes.place for key, row in self._rows.items() if row.is_settled}
         for key, notes in self._over.items():

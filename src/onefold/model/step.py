@@ -49,6 +49,11 @@ class StepName(msgspec.Struct, frozen=True):
         place = f"#{self.occurrence}" if self.key is None else f"[{self.key}]"
         return f"{self.generation}:{self.name}{place}"
 
+    def key_of_job(self, job_id: str) -> str:
+        """For the system that the step calls: the same in each attempt, new after a replay."""
+        generation = f".{self.generation}" if self.generation else ""
+        return f"{job_id}{generation}:{self.label}"
+
 
 def step_name(name: object, *, key: object = None, occurrence: int, generation: int) -> StepName:
     """Check the name of a step."""

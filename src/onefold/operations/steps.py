@@ -65,6 +65,14 @@ class StepWrite(msgspec.Struct, frozen=True):
         seen = self.seen
         return seen is not None and (now.owner, now.state) == (seen.owner, seen.state)
 
+    def unstored(self, fence: int) -> StepRow:
+        """The row that it would be, for a step that is only kept in memory."""
+        takeover = TAKEOVERS.index(self.takeover)
+        result = self.notes.text
+        return StepRow(
+            self.key, self.owner, self.state, fence, self.fingerprint, takeover, 0, None, result
+        )
+
 
 def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Operation[StepRow]:
     """Write a step; returns it as stored, which may be another attempt's row.

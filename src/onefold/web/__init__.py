@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onefold.model.verify import Done, NotDone
+from onefold.effects.verify import Done, NotDone
 from onefold.web.http import HttpRequest, HttpResponse, Kept
 from onefold.web.idempotency.encryption import Sealing
 from onefold.web.idempotency.fingerprint import Fields

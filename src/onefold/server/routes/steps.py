@@ -11,12 +11,13 @@ from uuid import UUID
 
 import msgspec
 
-from onefold.effects import step_store
-from onefold.effects.step_store import RemoteStep
+from onefold.effects import delivered_steps
+from onefold.effects.delivered_steps import DeliveredStep, RemoteStep
 from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
 from onefold.model import checks
 from onefold.model.claim import Holding
-from onefold.model.step import Step, StepReply
+from onefold.model.json_text import decode_payload
+from onefold.model.step import Step, StepReply, StepRow
 from onefold.model.wire import Answer, Body, Fence
 from onefold.server.problems import NOT_FOUND
 from onefold.server.request_context import Reply, RouteTable
@@ -105,23 +106,21 @@ async def put_step(request: RequestContext) -> Reply:
     """
     body: StepBody = request.body
     _check_members(body)
-    step = _step_of(request, body)
     runtime = request.server.context.runtime
+    step = await runtime.arun(delivered_steps.find(_step_of(request, body)))
     if body.action == "begin":
         takeover: Takeover = "refuse" if body.unsafe else "rerun"
-        start = await runtime.arun(
-            step_store.begin(step, takeover=takeover, verified=body.verified)
-        )
-        return _finished(start) if start.is_over else _begun(start)
+        begin = step.begin(takeover=takeover, verified=body.verified)
+        row = await runtime.arun(begin)
+        return _finished(step, row) if row.is_settled else _begun(step, row)
     if body.action == "finish":
-        return _finished(await runtime.arun(step_store.finish(step, body.result)))
+        return _finished(step, await runtime.arun(step.finish(body.result)))
     assert body.error is not None
     error = msgspec.structs.asdict(body.error)
-    stored = await runtime.arun(
-        step_store.fail(step, error, final=body.final, unknown=body.unknown)
-    )
-    label = _label(body, step.name)
-    return Reply(200, StepReply(outcome=_FAILED[stored], name=step.name, label=label, result=None))
+    stored = await runtime.arun(step.fail(error, final=body.final, unknown=body.unknown))
+    name = step.name
+    reply = StepReply(outcome=_FAILED[stored], name=name.name, label=name.label, result=None)
+    return Reply(200, reply)
 
 
 def _step_of(request: RequestContext, body: StepBody) -> RemoteStep:
@@ -171,28 +170,24 @@ def _check_members(body: StepBody) -> None:
         raise ConflictingOptions("occurrence", "is for steps without a key")
 
 
-def _label(body: StepBody, name: str) -> str:
-    if body.key is not None:
-        return f"{name}[{body.key}]"
-    return name if body.occurrence == 1 else f"{name}#{body.occurrence}"
-
-
-def _begun(start: step_store.StepStart) -> Reply:
+def _begun(step: DeliveredStep, row: StepRow) -> Reply:
     reply = StepReply(
         outcome="run",
-        name=start.name.name,
-        label=start.name.label,
-        attempt=start.row.owner,
-        attempts=start.row.notes.attempts,
-        idempotency_key=start.third_party_key,
+        name=step.name.name,
+        label=step.name.label,
+        attempt=row.owner,
+        attempts=row.notes.attempts,
+        idempotency_key=step.third_party_key,
     )
     return Reply(201, reply)
 
 
-def _finished(start: step_store.StepStart) -> Reply:
-    name = start.name
-    reply = StepReply(outcome="finished", name=name.name, label=name.label, result=start.result)
-    return Reply(200, reply)
+def _finished(step: DeliveredStep, row: StepRow) -> Reply:
+    result = decode_payload(row.notes.value_text)
+    name = step.name
+    return Reply(
+        200, StepReply(outcome="finished", name=name.name, label=name.label, result=result)
+    )
 
 
 @ROUTES.add("GET", "/v1/jobs/{id}/steps", scope="work", answers={200: StepList})

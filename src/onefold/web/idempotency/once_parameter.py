@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, Never, Union, get_args, get_origin
 
 from onefold.databases.handler_transaction import abegin, begin, begun_here, is_blocking, is_target
 from onefold.effects.step_log import StepLog
-from onefold.effects.step_store import Book
-from onefold.effects.steps import Stepping
+from onefold.effects.step_store import ClaimSteps, DatabaseSteps, UnstoredSteps
+from onefold.effects.steps import Stepping, step_key
 from onefold.errors import ConflictingOptions, LeaseLost, UsageError
-from onefold.model.claim import Holding
 from onefold.model.ids import new_id
-from onefold.model.step import StepRow
 from onefold.operations import claims
-from onefold.web.idempotency.request_steps import RequestSteps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
     from onefold.app.onefold import Tenant, Within
     from onefold.effects.lease_keeper import KeptLease
     from onefold.model.claim import Claim, Guarantee
-    from onefold.model.step import StepName
-    from onefold.operations.statement import Operation, Sql
-    from onefold.operations.steps import StepWrite
     from onefold.web.idempotency.exchange import Exchange
 
 
@@ -163,76 +157,32 @@ class Once(Stepping):
             self._lose()
             raise
 
-    def key(self, name: str, key: str | None = None) -> str:
+    def key(self, name: str | None = None, key: str | None = None) -> str:
         """A key for a third party: the same over every attempt at this request.
 
         `once.key("charge")` is that of the first step of this name, `once.key("charge", order)` of
         the one with that key. Of a request without a key it is this attempt's alone.
         """
-        if self.claim is not None and self._exchange.policy.joined:
+        if name is not None and self.claim is not None and self._exchange.policy.joined:
             return self.claim.key.derived(name if key is None else f"{name}:{key}")
-        if self.claim is not None:
-            return self._steps.key(name, key)
-        return f"{self._unkeyed}:{name}" if key is None else f"{self._unkeyed}:{name}:{key}"
+        return step_key(self._step_log, name, key)
 
     @cached_property
-    def _steps(self) -> RequestSteps:
-        assert self.claim is not None
-        return RequestSteps(self._context, self.claim, check=self.check, lose=self._lose)
+    def _steps(self) -> DatabaseSteps:
+        return UnstoredSteps(new_id()) if self.claim is None else ClaimSteps(self.claim)
 
     @cached_property
-    def _loose(self) -> StepLog:
-        return StepLog(self._context, _NoBook(self._unkeyed), self._lose)
-
-    @cached_property
-    def _unkeyed(self) -> str:
-        return new_id()
+    def _step_log(self) -> StepLog:
+        return StepLog(self._steps, self._lose)
 
     @property
-    def _ledger(self) -> StepLog:
-        if self.claim is None:
-            return self._loose
-        self._exchange.has_steps = self._exchange.policy.takeover == "resume"
-        return self._steps.ledger
+    def _log(self) -> StepLog:
+        if self.claim is not None:
+            self._exchange.has_steps = self._exchange.policy.takeover == "resume"
+        return self._step_log
 
     def _lose(self) -> None:
         self._lost = True
-
-
-class _NoBook(Book):
-    """Steps of a request without a key: there is no retry, so nothing is stored."""
-
-    def __init__(self, name: str) -> None:
-        self.fence = 0
-        self.generation = 0
-        self.is_new = True
-        self._name = name
-
-    def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
-        """Nothing is written."""
-        del sql
-        yield from ()
-        return StepRow(
-            key=wanted.key,
-            owner=wanted.owner,
-            state=int(wanted.state),
-            fence=self.fence,
-            fingerprint=wanted.fingerprint,
-            takeover=0,
-            created_at=0,
-            settled_at=0 if wanted.state is Holding.SETTLED else None,
-            result=wanted.notes.text,
-        )
-
-    def find(self, sql: Sql, *, key: str | None = None) -> Operation[list[StepRow]]:
-        """There are none."""
-        del sql, key
-        yield from ()
-        return []
-
-    def third_party_key(self, name: StepName) -> str:
-        """A key of this attempt alone."""
-        return f"{self._name}:{name.label}"
 
 
 def check_target(target: object, *, blocks: bool = False) -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 
 import msgspec
 
+from onefold.effects.verify import Verify
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import TAKEOVERS, Guarantee, Takeover
 from onefold.model.timestamps import span
-from onefold.model.verify import Verify
 from onefold.web.http import HttpRequest, HttpResponse, Kept
 from onefold.web.idempotency.encryption import Sealing
 from onefold.web.idempotency.fingerprint import Fields, How, again, fingerprint

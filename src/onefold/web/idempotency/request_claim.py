@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onefold.databases import Transact
+from onefold.effects.claims import DatabaseClaims
+from onefold.effects.verify import Done, ask, resolve
 from onefold.errors import Busy, InvalidInput
 from onefold.model.claim import (
     JOINED_RETRY,
     Claim,
     ClaimKey,
-    Holding,
     Mismatch,
     Replay,
     StoredClaim,
@@ -31,7 +32,6 @@ from onefold.model.claim import (
     want,
 )
 from onefold.model.claim import ClaimAnswer as Claimed
-from onefold.model.verify import Done, NotDone
 from onefold.operations import claims
 from onefold.runtime import Begin, Call, End, Execute, Pause, waits
 from onefold.web import problems
@@ -246,33 +246,19 @@ class RequestClaim:
         return replay(stored, marker=policy.marker, tombstone=policy.tombstone, request=request)
 
     def _verify(self, unknown: Unknown) -> Procedure[HttpResponse | None]:
-        key, policy = self._key, self.policy
+        verify, key = self.policy.verify, self._key.key
         self.outcome = "unknown"
-        found: object = None
-        if policy.verify is not None:
-            found = yield Call(policy.verify, (key.key,))
-        match found:
-            case None:
-                return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
-            case Done(result):
-                if not isinstance(result, HttpResponse):
-                    raise InvalidInput("verify", f"must return Done(Answer(…)), got {found!r}")
-                text = self._text(result)
-                yield Transact(
-                    lambda sql: claims.force(
-                        sql, key, Holding.SETTLED, result=text, fence=unknown.fence
-                    )
-                )
-            case NotDone():
-                wanted = self._wanted()
-                taken: Claim | None = yield Transact(
-                    lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
-                )
-                if taken is not None:
-                    return (yield from self._response_to(Won(taken)))
-            case _:
-                raise InvalidInput("verify", f"must return Done, NotDone or None, got {found!r}")
-        claimed = yield from self._claim()
+        found = None if verify is None else (yield from ask(verify, key, label=key))
+        if found is None:
+            return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
+        text = ""
+        if isinstance(found, Done):
+            if not isinstance(found.result, HttpResponse):
+                raise InvalidInput("verify", f"must return Done(Answer(…)), got {found!r}")
+            text = self._text(found.result)
+        stored = DatabaseClaims(self.route.registry.context)
+        taken = yield from resolve(stored, self._wanted(), unknown, found, result=text)
+        claimed = Won(taken) if taken is not None else (yield from self._claim())
         if isinstance(claimed, Unknown):
             return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
         return (yield from self._response_to(claimed))

@@ -6,8 +6,7 @@ counts as *not done* only if it is declared so, or if it is `NotDone`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -18,13 +17,17 @@ from onefold.errors import (
     InvalidInput,
     LeaseLost,
     OutcomeUnknown,
+    UsageError,
 )
 from onefold.model import checks
 from onefold.model.outcome import Outcome, checked_rules, concerns
+from onefold.runtime import Call, Procedure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
+    from onefold.effects.claims import ClaimBackend
+    from onefold.model.claim import Claim, Unknown, Wanted
     from onefold.model.outcome import ErrorRule
 
 
@@ -67,12 +70,28 @@ def is_not_done(error: Exception, rules: Sequence[ErrorRule]) -> bool:
     return isinstance(error, NotDone) or concerns(rules, error)
 
 
-@contextmanager
-def asking(key: str) -> Generator[None]:
-    """Around `verify`: if it raises, the outcome stays unknown, and it is called again later."""
+def ask(verify: Verify, key: str, *, label: str) -> Procedure[VerifyResult]:
+    """Call `verify`. If it raises, the outcome stays unknown, and it is called again later."""
     try:
-        yield
-    except (Busy, *ENDS_THE_RUN):
+        found: object = yield Call(verify, (key,))
+    except (Busy, UsageError, *ENDS_THE_RUN):
         raise
     except Exception as error:
-        raise OutcomeUnknown(key=key, verifiable=True) from error
+        raise OutcomeUnknown(key=label, verifiable=True) from error
+    if found is not None and not isinstance(found, Done | NotDone):
+        raise InvalidInput("verify", f"must return Done, NotDone or None, got {found!r}")
+    return found
+
+
+def resolve(
+    claims: ClaimBackend, wanted: Wanted, unknown: Unknown, found: Done | NotDone, *, result: str
+) -> Procedure[Claim | None]:
+    """Store what `verify` has found, unless another attempt was faster.
+
+    Returns a claim if the work was not done, and is to be done now. `result` is the JSON text of
+    what was done.
+    """
+    if isinstance(found, NotDone):
+        return (yield from claims.take_unknown(wanted, unknown))
+    yield from claims.settle_unknown(wanted, unknown, result)
+    return None
