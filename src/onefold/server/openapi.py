@@ -15,9 +15,10 @@ import msgspec
 
 from onefold.model.wire import schema_of
 from onefold.push.deliver import ATTEMPT, FENCE, SIMPLEQ, Envelope
+from onefold.web.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from onefold.server.request_context import Route
 
@@ -81,12 +82,15 @@ _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _ALWAYS: Final = (400, 401, 403, 405, 429, 500, 503)
 _WITH_BODY: Final = (408, 413, 415)
+_WITH_KEY: Final = (409, 422)
+_NAME: Final = {"type": "string", "minLength": 1}
+_KEY: Final = {"type": "string", "minLength": 1, "maxLength": 255}
 
 INTRODUCTION: Final = """\
-Jobs that are published once, however often you send them; pushed to your endpoints, signed; and the
-toolkit (claims, locks, steps) for handlers in any language. Times are ISO 8601 in UTC, durations
-are seconds. Errors are `application/problem+json` (RFC 9457) with a stable `code`. Every POST takes
-an `Idempotency-Key` header: send the same request again with the same key, and it happens once.
+Jobs that are stored once, however often they are published, and pushed to your endpoints, signed;
+and the toolkit (claims, locks, steps) for handlers in any language. Times are ISO 8601 in UTC,
+durations are seconds. Errors are `application/problem+json` (RFC 9457) with a stable `code`. Every
+POST accepts an `Idempotency-Key` header: a request that is repeated with the same key runs once.
 """
 
 TAGS: Final[Mapping[str, str]] = {
@@ -95,16 +99,16 @@ TAGS: Final[Mapping[str, str]] = {
     "claims": "Keys that one caller at a time has, with the result of the first.",
     "locks": "Locks with a lease and a fence.",
     "schedules": "Jobs by cron expressions.",
-    "events": "What happens to jobs and keys, as a stream.",
-    "keys": "Stored keys of every surface: look at them, free them, settle them.",
-    "why": "Why a request was taken for a duplicate.",
-    "push": "What Onefold sends to the endpoint of a queue.",
+    "events": "Events of jobs and keys, as a stream.",
+    "keys": "Stored keys of every surface: find, release and settle them.",
+    "why": "Why a request was a duplicate.",
+    "push": "Requests of Onefold to the endpoint of a queue.",
 }
 """The tags of the operations, with their descriptions."""
 PUSH_HEADERS: Final[Mapping[str, str]] = {
     "webhook-id": "The id of the job, the same for every delivery of it.",
     "webhook-timestamp": "When this delivery was signed: seconds since the epoch.",
-    "webhook-signature": "Signatures as Standard Webhooks has them, one for each secret.",
+    "webhook-signature": "Signatures in the format of Standard Webhooks, one for each secret.",
     SIMPLEQ: "`sha256=` and the HMAC-SHA256 of the body in hexadecimal, as SimpleQ signs.",
     FENCE: "The number of this delivery. It grows with every delivery of the job.",
     ATTEMPT: "The number of this attempt, from 1.",
@@ -112,33 +116,24 @@ PUSH_HEADERS: Final[Mapping[str, str]] = {
 PUSH_ANSWERS: Final[Mapping[str, str]] = {
     "2XX": "Standard mode: the job is completed. Ack mode: it waits for its ack, nack or defer.",
     "410": "The queue is paused. No attempt is used up.",
-    "429": "The job is deferred and the queue is held for as long as Retry-After says.",
+    "429": "The job is deferred and the queue is held for the time of Retry-After.",
     "503": "As 429.",
     "529": "As 429.",
-    "default": "The attempt has failed. The next one comes by the backoff of the queue.",
+    "default": "The attempt has failed. The backoff of the queue sets the time of the next one.",
 }
-
-
-class ProblemDocument(msgspec.Struct, kw_only=True):
-    """What went wrong, and what to do about it."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str
-    code: str
-    requestId: str  # noqa: N815 - its name in JSON
-    error: Any
-    """As SimpleQ's SDK reads it: a sentence, or the errors by field."""
 
 
 def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     """The whole document."""
-    kinds = [ProblemDocument, Envelope, *_types(routes)]
+    kinds: dict[Any, None] = {Problem: None, Envelope: None}
+    for route in routes:
+        for kind in (route.body, *route.answers.values()):
+            if kind is not None and not isinstance(kind, str):
+                kinds[kind] = None
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template=_REF, schema_hook=schema_of
     )
+    components["Problem"] = _problem_document(components["Problem"])
     refs = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -170,14 +165,14 @@ def servers(root: str) -> list[dict[str, str]]:
     return [{"url": root or "/", "description": "The server that this document came from"}]
 
 
-def _types(routes: Iterable[Route]) -> list[Any]:
-    """The types of bodies and responses. Query parameters are described one by one."""
-    found: dict[Any, None] = {}
-    for route in routes:
-        for kind in (route.body, *route.answers.values()):
-            if kind is not None and not isinstance(kind, str):
-                found[kind] = None
-    return list(found)
+def _problem_document(schema: dict[str, Any]) -> dict[str, Any]:
+    """The members of a problem; retry_after and link are headers, and extra are more members."""
+    members = {name: {"type": "string"} for name in ("instance", "requestId")}
+    for name in ("type", "title", "status", "detail", "code"):
+        members[name] = schema["properties"][name]
+    about = "For SimpleQ's SDK: a sentence, or the errors by field."
+    members["error"] = {"description": about}
+    return {**schema, "properties": members, "required": list(members)}
 
 
 def _operation(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
@@ -186,22 +181,20 @@ def _operation(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
         "summary": route.summary,
         "description": route.description,
         "tags": [route.path.split("/")[2]],
-        "parameters": [*_path_parameters(route), *_query_parameters(route), *_headers(route)],
+        "parameters": _parameters(route),
         "responses": _responses(route, refs),
     }
     if route.scope is None:
         operation["security"] = []
     if route.body is not None:
-        operation["requestBody"] = {
-            "required": not route.body_optional,
-            "content": {
-                "application/json": {
-                    "schema": refs[route.body],
-                    "examples": {"usual": {"value": EXAMPLES[route.name]}},
-                }
-            },
-        }
+        required = not route.body_optional
+        operation["requestBody"] = _body(refs[route.body], EXAMPLES[route.name], required=required)
     return operation
+
+
+def _body(schema: Any, example: Any, *, required: bool = True) -> dict[str, Any]:
+    content = {"schema": schema, "examples": {"usual": {"value": example}}}
+    return {"required": required, "content": {"application/json": content}}
 
 
 def _push(envelope: Any) -> dict[str, Any]:
@@ -216,89 +209,67 @@ def _push(envelope: Any) -> dict[str, Any]:
         "tags": ["push"],
         "security": [],
         "parameters": [
-            {
-                "name": name,
-                "in": "header",
-                "required": name in (FENCE, ATTEMPT),
-                "description": about,
-                "schema": {"type": "string"},
-            }
+            _parameter(name, "header", _NAME, about, required=name in (FENCE, ATTEMPT))
             for name, about in PUSH_HEADERS.items()
         ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": envelope,
-                    "examples": {"usual": {"value": PUSHED}},
-                }
-            },
-        },
+        "requestBody": _body(envelope, PUSHED),
         "responses": {status: {"description": about} for status, about in PUSH_ANSWERS.items()},
     }
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PARAMETER.findall(route.path)
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    found = [
+        _parameter(name, "path", _NAME, required=True) for name in _PARAMETER.findall(route.path)
     ]
+    if route.query is not None:
+        _, components = msgspec.json.schema_components([route.query], ref_template=_REF)
+        query = components[route.query.__name__]
+        for name, schema in query["properties"].items():
+            required = name in query.get("required", ())
+            found.append(_parameter(name, "query", schema, required=required))
+    if route.method == "POST":
+        about = "The same for every retry of one request; new for every new one."
+        found.append(_parameter("Idempotency-Key", "header", _KEY, about))
+    return found
 
 
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
-    if route.query is None:
-        return []
-    (_,), components = msgspec.json.schema_components([route.query], ref_template=_REF)
-    schema = components[route.query.__name__]
-    required = set(schema.get("required", ()))
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": given}
-        for name, given in schema["properties"].items()
-    ]
-
-
-def _headers(route: Route) -> list[dict[str, Any]]:
-    if route.method != "POST":
-        return []
-    return [
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": False,
-            "description": "The same for every retry of one request; new for every new one.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-        }
-    ]
+def _parameter(
+    name: str, place: str, schema: Any, about: str = "", *, required: bool = False
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": place,
+        "required": required,
+        "schema": schema,
+        "description": about,
+    }
 
 
 def _responses(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, kind in route.answers.items():
-        said: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-        if isinstance(kind, str):
-            said["content"] = {kind: {"schema": {"type": "string"}}}
-        elif kind is not None:
-            said["content"] = {"application/json": {"schema": refs[kind]}}
-        responses[str(status)] = said
-    for status in _problems(route):
-        key = str(status)
-        if key not in responses:
-            responses[key] = {
-                "description": HTTPStatus(status).phrase,
-                "content": {"application/problem+json": {"schema": refs[ProblemDocument]}},
-            }
+        if kind is None:
+            responses[str(status)] = _response(status)
+        elif isinstance(kind, str):
+            responses[str(status)] = _response(status, kind, {"type": "string"})
+        else:
+            responses[str(status)] = _response(status, "application/json", refs[kind])
+    statuses = {*_ALWAYS, *route.problems}
+    if route.body is not None or route.method == "POST":
+        statuses.update(_WITH_BODY)
+    if route.method == "POST":
+        statuses.update(_WITH_KEY)
+    if "{" in route.path:
+        statuses.add(404)
+    for status in sorted(statuses):
+        problem = _response(status, "application/problem+json", refs[Problem])
+        responses.setdefault(str(status), problem)
     return responses
 
 
-def _problems(route: Route) -> list[int]:
-    own = {*_ALWAYS, *route.problems}
-    if route.body is not None or route.method == "POST":
-        own.update(_WITH_BODY)
-    if route.method == "POST":
-        own.update((409, 422))
-    if "{" in route.path:
-        own.add(404)
-    return sorted(own)
+def _response(status: int, media_type: str = "", schema: Any = None) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    return {**response, "content": {media_type: {"schema": schema}}} if media_type else response
 
 
 _STYLE: Final = """
@@ -314,64 +285,57 @@ td, th { padding: .2rem 1rem .2rem 0; text-align: left; vertical-align: top; }
 def page(described: dict[str, Any]) -> str:
     """The HTML page of a document."""
     schemas = described["components"]["schemas"]
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8>",
-        '<meta name="viewport" content="width=device-width">',
-        f"<title>Onefold API</title><style>{_STYLE}</style>",
-        f"<h1>Onefold API <small>{escape(described['info']['version'])}</small></h1>",
-        f"<p>{escape(described['info']['description'])}</p>",
-        '<p>The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>',
+    sections = [
+        _section(path, method.upper(), operation, schemas)
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
     ]
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            parts.append(_example_operation(path, method, operation, schemas))
-    parts.append("</html>")
-    return "\n".join(parts)
-
-
-def _example_operation(
-    path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]
-) -> str:
-    lines = [
-        f'<section id="{escape(operation["operationId"])}">',
-        f"<h2><span class=method>{method.upper()}</span> <code>{escape(path)}</code></h2>",
-        f"<p>{escape(operation['summary'])}</p>",
-    ]
-    if description := operation.get("description"):
-        lines.append(f"<p>{escape(description)}</p>")
-    rows = [
-        (given["name"], f"{given['in']}, {_kind(given['schema'])}", given.get("description", ""))
-        for given in operation["parameters"]
-    ]
-    body = operation.get("requestBody")
-    if body is not None:
-        rows += _members(body["content"]["application/json"]["schema"], schemas)
-    if rows:
-        lines.append("<table>" + "".join(map(_row, rows)) + "</table>")
-    if body is not None:
-        lines.append(f"<pre>{escape(_curl(path, method, body))}</pre>")
-    answers = ", ".join(operation["responses"])
-    lines.append(f"<p>Answers: {answers}</p></section>")
-    return "\n".join(lines)
-
-
-def _curl(path: str, method: str, body: dict[str, Any]) -> str:
-    value = body["content"]["application/json"]["examples"]["usual"]["value"]
-    text = json.dumps(value).replace("'", "'\\''")
-    return (
-        f"curl -X {method.upper()} http://127.0.0.1:7890{path} \\\n"
-        '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
-        f"  -d '{text}'"
+    return "\n".join(
+        [
+            "<!doctype html><html lang=en><meta charset=utf-8>",
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>Onefold API</title><style>{_STYLE}</style>",
+            f"<h1>Onefold API <small>{escape(described['info']['version'])}</small></h1>",
+            f"<p>{escape(described['info']['description'])}</p>",
+            '<p>The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>',
+            *sections,
+            "</html>",
+        ]
     )
 
 
-def _members(schema: dict[str, Any], schemas: dict[str, Any]) -> list[tuple[str, str, str]]:
-    found = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
-    required = set(found.get("required", ()))
-    return [
-        (name, f"body, {_kind(given)}{', required' if name in required else ''}", "")
-        for name, given in found.get("properties", {}).items()
+def _section(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
+    lines = [
+        f'<section id="{escape(operation["operationId"])}">',
+        f"<h2><span class=method>{method}</span> <code>{escape(path)}</code></h2>",
+        f"<p>{escape(operation['summary'])}</p>",
+        f"<p>{escape(operation['description'])}</p>",
+        "<table>",
     ]
+    for given in operation["parameters"]:
+        kind = f"{given['in']}, {_kind(given['schema'])}"
+        lines.append(_row(given["name"], kind, given["description"]))
+    if "requestBody" in operation:
+        content = operation["requestBody"]["content"]["application/json"]
+        schema = schemas[content["schema"]["$ref"].rpartition("/")[2]]
+        for name, given in schema["properties"].items():
+            required = ", required" if name in schema.get("required", ()) else ""
+            lines.append(_row(name, f"body, {_kind(given)}{required}", ""))
+        curl = _curl(path, method, content["examples"]["usual"]["value"])
+        lines.append(f"</table><pre>{escape(curl)}</pre>")
+    else:
+        lines.append("</table>")
+    lines.append(f"<p>Responses: {', '.join(operation['responses'])}</p></section>")
+    return "\n".join(lines)
+
+
+def _curl(path: str, method: str, body: Any) -> str:
+    text = json.dumps(body).replace("'", "'\\''")
+    return (
+        f"curl -X {method} http://127.0.0.1:7890{path} \\\n"
+        '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
+        f"  -d '{text}'"
+    )
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -384,6 +348,6 @@ def _kind(schema: dict[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _row(cells: tuple[str, str, str]) -> str:
-    name, kind, text = map(escape, cells)
-    return f"<tr><td><code>{name}</code></td><td>{kind}</td><td>{text}</td></tr>"
+def _row(name: str, kind: str, text: str) -> str:
+    cells = f"<td><code>{escape(name)}</code></td><td>{escape(kind)}</td><td>{escape(text)}</td>"
+    return f"<tr>{cells}</tr>"
