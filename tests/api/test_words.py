@@ -9,7 +9,6 @@ BANNED = re.compile(
 )
 UNFINISHED = (
     "src/onefold/jobs/job_function.py",
-    "src/onefold/server/granian.py",
     "src/onefold/server/routes/events.py",
     "src/onefold/server/routes/jobs.py",
     "src/onefold/server/routes/queues.py",

@@ -127,7 +127,7 @@ def serve(
         raise InvalidInput("processes", reason)
     if (tls_certificate is None) is not (tls_key is None):
         raise InvalidInput("tls_certificate", "and tls_key belong together: set both or neither")
-    order = granian.ServeOptions(
+    options = granian.ServeOptions(
         database=database,
         schema=schema,
         host=host,
@@ -150,10 +150,10 @@ def serve(
         log_format=log_format,
         log_level=log_level,
     )
-    with granian.reserved(order.host, order.port):
-        for line in asyncio.run(granian.prepare(order)):
+    with granian.reserved(options.host, options.port):
+        for line in asyncio.run(granian.prepare(options)):
             typer.echo(line)
-        granian.serve(order, TARGET)
+        granian.serve(options, TARGET)
 
 
 def _time(text: str, field: str) -> timedelta:
@@ -164,6 +164,6 @@ def served() -> ServerApp:
     """The application of one process. Called by granian."""
     from onefold.server import granian
 
-    order = granian.ordered()
-    logs.configure(order.log_format, order.log_level)
-    return granian.application(order)
+    options = granian.passed_options()
+    logs.configure(options.log_format, options.log_level)
+    return granian.application(options)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import re
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from onefold.model import wire
-from onefold.model.ids import new_id
 from onefold.model.wire import BadBody
 from onefold.server import problems
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
@@ -27,6 +29,18 @@ _LINGER: Final = 2.0
 """Seconds."""
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
+_count: Final = itertools.count(1)
+_series: list[str] = [secrets.token_hex(6)]
+"""The prefix of the request ids of this process."""
+
+
+def _new_series() -> None:
+    _series[0] = secrets.token_hex(6)
+
+
+# Otherwise a forked process continues with the ids of its parent.
+os.register_at_fork(after_in_child=_new_series)
+
 
 class Disconnected(Exception):
     """The client disconnected before its request was complete."""
@@ -35,7 +49,9 @@ class Disconnected(Exception):
 def request_id_of(headers: Mapping[str, str]) -> str:
     """The id that the client sent, if it is valid; otherwise a new one."""
     given = headers.get("x-request-id")
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else new_id()
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given
+    return f"{_series[0]}-{next(_count):x}"
 
 
 def path_values(given: Mapping[str, str]) -> Mapping[str, str]:

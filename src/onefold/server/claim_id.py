@@ -7,9 +7,8 @@ tenant comes from the caller, so a handle never reaches another tenant's claim.
 from __future__ import annotations
 
 import base64
-import binascii
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
 import msgspec
@@ -29,7 +28,6 @@ ANSWERING: Final = frozenset({"form", "http", "webhook"})
 """Surfaces whose rows hold HTTP responses, also those of this server. A claim there could read or
 replace the responses of other requests.
 """
-LARGEST: Final = 2**63 - 1
 LONGEST: Final = 4_096
 
 
@@ -38,7 +36,7 @@ class _Handle(msgspec.Struct, array_like=True, forbid_unknown_fields=True, froze
     scope: str
     key: str
     owner: str
-    fence: int
+    fence: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 # Not JSON, which needs six bytes for some characters: a long key must fit into a URL.
@@ -49,59 +47,48 @@ _decode: Final = msgspec.msgpack.Decoder(_Handle).decode
 def claimable(surface: str) -> str:
     """Check that a surface may be claimed over HTTP."""
     if open_surface(surface) in ANSWERING:
-        raise InvalidInput(
-            "surface", f"{surface!r} is kept by those who answer HTTP requests; take another"
-        )
+        raise InvalidInput("surface", f"{surface!r} is for HTTP responses; choose another surface")
     return surface
 
 
 def handle_of(claim: Claim) -> str:
     """The id of a won claim."""
     key = claim.key
-    told = _encode(_Handle(key.surface, key.scope, key.key, claim.owner, claim.fence))
-    return base64.urlsafe_b64encode(told).rstrip(b"=").decode()
+    packed = _encode(_Handle(key.surface, key.scope, key.key, claim.owner, claim.fence))
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
-def claim_of(asking: RequestContext, fence: int | None, *, of_locks: bool = False) -> Claim:
+def claim_of(request: RequestContext, fence: int | None, *, of_locks: bool = False) -> Claim:
     """The claim that the path names; 404 if it is not a handle, or a handle of another kind."""
     try:
-        handle = _read(asking.path["id"])
-        surface = _lock(handle.surface) if of_locks else claimable(handle.surface)
-        key = claim_key(asking.tenant, surface, handle.scope, handle.key)
+        handle = _read(request.path["id"], of_locks=of_locks)
+        surface = handle.surface if of_locks else claimable(handle.surface)
+        key = claim_key(request.tenant, surface, handle.scope, handle.key)
         owner = parse_id(handle.owner)
-    except InvalidInput:
-        word = "lock" if of_locks else "claim"
-        raise Refused(
-            make(NOT_FOUND, f"There is no {word} with this id. Send the id that you were given.")
-        ) from None
-    said = fence_of(asking, fence)
-    if said is not None and said != handle.fence:
-        raise ConflictingOptions("fence", "is another than that of the claim with this id")
+    except (InvalidInput, ValueError, msgspec.MsgspecError):
+        kind = "lock" if of_locks else "claim"
+        detail = f"There is no {kind} with this id. Send the id from the response to the {kind}."
+        raise Refused(make(NOT_FOUND, detail)) from None
+    given = fence_of(request, fence)
+    if given is not None and given != handle.fence:
+        raise ConflictingOptions("fence", "differs from the fence of the claim with this id")
     return Claim(key, owner, owner, handle.fence, None, "at least once")
 
 
-def _read(text: str) -> _Handle:
-    if len(text) > LONGEST or not text.isascii():
-        raise InvalidInput("id", "is not a valid id")
-    try:
-        told = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        handle = _decode(told)
-    except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise InvalidInput("id", "is not a valid id") from None
-    if not 0 <= handle.fence <= LARGEST:
-        raise InvalidInput("id", "is not a valid id")
+def _read(text: str, *, of_locks: bool) -> _Handle:
+    """The handle; raises an error of the decoders, or `ValueError`."""
+    if len(text) > LONGEST:
+        raise ValueError(text)
+    packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    handle = _decode(packed)
+    if of_locks and handle.surface != "lock":
+        raise ValueError(handle.surface)
     return handle
 
 
-def _lock(surface: str) -> str:
-    if surface != "lock":
-        raise InvalidInput("id", "is of something else")
-    return surface
-
-
-def attempt_of(asking: RequestContext) -> str:
+def attempt_of(request: RequestContext) -> str:
     """The id of the attempt. It is the same for all requests with one Idempotency-Key."""
-    if asking.key is None:
+    if request.key is None:
         return new_id()
-    parts = length_prefixed("attempt", asking.tenant, asking.key)
+    parts = length_prefixed("attempt", request.tenant, request.key)
     return str(UUID(bytes=blake2b(parts, digest_size=16).digest(), version=5))

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -27,44 +27,33 @@ def draining_at_signals(drain: Callable[[], None]) -> Generator[None]:
 
     A signal without a handler is left alone, and all signals outside of the main thread.
     """
-    if threading.current_thread() is not threading.main_thread():
+    with ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                before = signal.getsignal(number)
+                if callable(before):
+                    stack.enter_context(_chained(number, before, drain))
         yield
-        return
+
+
+@contextmanager
+def _chained(number: signal.Signals, before: Handler, drain: Callable[[], None]) -> Generator[None]:
     loop = asyncio.get_running_loop()
-    chained = [_chain(number, loop, drain) for number in SIGNALS]
-    try:
-        yield
-    finally:
-        for unchain in chained:
-            unchain()
-
-
-def _chain(
-    number: signal.Signals, loop: asyncio.AbstractEventLoop, drain: Callable[[], None]
-) -> Callable[[], None]:
-    before = signal.getsignal(number)
-    if not callable(before):
-        return _nothing
-    known: Handler = before
 
     def handle(number: int, frame: FrameType | None) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(drain)
-        known(number, frame)
-
-    def unchain() -> None:
-        if signal.getsignal(number) is handle:
-            _set(number, known)
+        before(number, frame)
 
     _set(number, handle)
-    return unchain
+    try:
+        yield
+    finally:
+        if signal.getsignal(number) is handle:
+            _set(number, before)
 
 
 def _set(number: signal.Signals, handler: Handler) -> None:
     signal.signal(number, handler)
     # As event loops do; they also receive signals by a file descriptor.
     signal.siginterrupt(number, False)  # noqa: FBT003 - its only form
-
-
-def _nothing() -> None:
-    """Do nothing: there was no handler to chain."""

@@ -34,7 +34,7 @@ with Needs("onefold[server]"):
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
+VARIABLE: Final = "ONEFOLD_SERVE_OPTIONS"
 HEADERS: Final = 64 * 1024
 """Bytes of a request's line and headers, and of the read buffer."""
 STREAMS: Final = 100
@@ -72,61 +72,51 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"{scheme}://{host}:{self.port}"
 
 
-async def prepare(order: ServeOptions) -> list[str]:
+async def prepare(options: ServeOptions) -> list[str]:
     """Migrate and check before the server starts; returns the lines to print."""
     lines: list[str] = []
-    async with Onefold(order.database, schema=order.schema) as onefold:
-        if order.migrate:
+    async with Onefold(options.database, schema=options.schema) as onefold:
+        if options.migrate:
             applied = await onefold.amigrate()
             lines += [f"Applied the migration {one.number}: {one.name}." for one in applied]
-        has_keys = await onefold.api_keys.aexist()
-        make = f"onefold apikeys create {_where(onefold, order.schema)}"
-        if not has_keys and not is_loopback(order.host):
-            raise UsageError(
-                f"There is no API key, so everybody who reaches {order.host} could do everything."
-                f" Make a key first ({make} --scope admin), or serve on loopback"
-                " (--host 127.0.0.1)."
-            )
-        if not has_keys:
-            lines.append("No API keys: whoever is on this machine may do everything. Make one with")
-            lines.append(f"  {make} --tenant acme --scope publish")
-        lines.append(
-            f"Onefold serves {_label(onefold)} at {order.url}. The reference: {order.url}/v1/docs"
-        )
+        database = onefold.context.database.label  # without the password
+        if not await onefold.api_keys.aexist():
+            create = f"onefold apikeys create --database {shlex.quote(database)}"
+            if options.schema != "onefold":
+                create += f" --schema {shlex.quote(options.schema)}"
+            if not is_loopback(options.host):
+                raise UsageError(
+                    "There is no API key, so every client that reaches"
+                    f" {options.host} would have all rights. Create a key first"
+                    f" ({create} --scope admin), or serve on loopback (--host 127.0.0.1)."
+                )
+            lines.append("No API keys: every process on this machine has all rights. Create one:")
+            lines.append(f"  {create} --tenant acme --scope publish")
+        url = options.url
+        lines.append(f"Onefold serves {database} at {url}. The reference: {url}/v1/docs")
     return lines
 
 
-def _label(onefold: Onefold) -> str:
-    """The database for people: its URL without a password."""
-    return onefold.context.database.label
-
-
-def _where(onefold: Onefold, schema: str) -> str:
-    """The options that name the database, for a command to copy; without the password."""
-    where = f"--database {shlex.quote(_label(onefold))}"
-    return where if schema == "onefold" else f"{where} --schema {shlex.quote(schema)}"
-
-
-def serve(order: ServeOptions, target: str) -> None:
+def serve(options: ServeOptions, target: str) -> None:
     """Serve until a signal; running requests may end within the grace.
 
     `target` is the function that creates the application of a process, as `module:function`.
     """
-    anonymous = is_loopback(order.host)
-    order = msgspec.structs.replace(
-        order,
+    anonymous = is_loopback(options.host)
+    options = msgspec.structs.replace(
+        options,
         main=os.getpid(),
-        settings=msgspec.structs.replace(order.settings, anonymous=anonymous),
+        settings=msgspec.structs.replace(options.settings, anonymous=anonymous),
     )
-    os.environ[VARIABLE] = msgspec.json.encode(order).decode()
-    grace = int(order.settings.grace.total_seconds()) + 5
-    milliseconds = int(order.header_timeout.total_seconds() * 1000)
+    os.environ[VARIABLE] = msgspec.json.encode(options).decode()
+    grace = int(options.settings.grace.total_seconds()) + 5
+    milliseconds = int(options.header_timeout.total_seconds() * 1000)
     server = Granian(
         target,
-        address=order.host,
-        port=order.port,
+        address=options.host,
+        port=options.port,
         interface=Interfaces.ASGI,
-        workers=order.processes,
+        workers=options.processes,
         http=HTTPModes.auto,
         loop=Loops.auto,
         websockets=False,
@@ -141,32 +131,32 @@ def serve(order: ServeOptions, target: str) -> None:
             keep_alive_interval=PING * 1000,
             keep_alive_timeout=PING,
         ),
-        ssl_cert=_path(order.tls_certificate),
-        ssl_key=_path(order.tls_key),
+        ssl_cert=None if options.tls_certificate is None else Path(options.tls_certificate),
+        ssl_key=None if options.tls_key is None else Path(options.tls_key),
         respawn_failed_workers=True,
         workers_kill_timeout=grace,
         factory=True,
     )
-    with counted_together(order.processes):
+    with counted_together(options.processes):
         server.serve()
 
 
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
-
-
-def ordered() -> ServeOptions:
+def passed_options() -> ServeOptions:
     """The options that the first process has passed to this one."""
     text = os.environ.get(VARIABLE)
     if text is None:
-        raise UsageError("This is started by `onefold serve`; make your own with create_app().")
+        raise UsageError(
+            "This runs only in `onefold serve`; create your own application with create_app()."
+        )
     return msgspec.json.decode(text, type=ServeOptions)
 
 
-def application(order: ServeOptions) -> ServerApp:
+def application(options: ServeOptions) -> ServerApp:
     """The application of one process; it stops when the first process is gone."""
-    supervisor.stop_with_parent(order.main, order.settings.grace)
-    return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
+    supervisor.stop_with_parent(options.main, options.settings.grace)
+    return ServerApp(
+        Onefold(options.database, schema=options.schema), options.settings, closes=True
+    )
 
 
 @contextmanager
