@@ -78,9 +78,6 @@ class Endpoint:
         """A push, answered."""
         body = body_of(**members)
         request = signed(body)
-        refused = self.receiver.check(request, body)
-        if refused is not None:
-            return refused
         if self._colour == "async":
             return asyncio.run(self.receiver.areceive(request, body))
         return self.receiver.receive(request, body)
@@ -238,23 +235,19 @@ def test_what_is_not_signed_by_the_server_is_not_run(
 ) -> None:
     endpoint = Endpoint("sync", dedupe=onefold)
 
-    told = endpoint.receiver.check(request_, body_of())
-
-    assert told is not None
-    assert told.status == 401
+    assert endpoint.receiver.receive(request_, body_of()).status == 401
+    assert endpoint.seen == []
 
 
 def test_a_body_that_is_no_job_is_refused(onefold: Onefold) -> None:
     endpoint = Endpoint("sync", dedupe=onefold)
     for body in (b"[]", b"{}", b"\xff"):
-        told = endpoint.receiver.check(signed(body), body)
-        assert told is not None
-        assert told.status == 401
+        assert endpoint.receiver.receive(signed(body), body).status == 401
 
 
 def test_an_old_secret_is_good_while_it_is_rotated(onefold: Onefold) -> None:
     endpoint = Endpoint("sync", dedupe=onefold)
-    assert endpoint.receiver.check(signed(body_of(), secret=OLD), body_of()) is None
+    assert endpoint.receiver.receive(signed(body_of(), secret=OLD), body_of()).status == 200
 
 
 def test_without_a_database_a_function_says_what_is_new(colour: str) -> None:

@@ -17,6 +17,7 @@ from onefold import django
 from onefold.web import flask as flask_surface
 from onefold.web import wsgi
 from onefold.web.http import HttpResponse as Answer
+from onefold.web.http import status_line
 from onefold.web.idempotency.once_parameter import Once
 from tests.http.apps import KEYED, UNKEYED
 from tests.http.scenario_site import Headers, Reply, Shop
@@ -73,7 +74,7 @@ def wsgi_app(shop: Shop) -> Any:
         once: Once | None = environ.get(wsgi.ONCE)
         if once is not None:
             answer = shop.pay(once, environ["wsgi.input"].read())
-            start_response(wsgi.status_line(answer.status), list(answer.headers))
+            start_response(status_line(answer.status), list(answer.headers))
             return [answer.body]
         if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) in UNKEYED:
             shop.reads += 1

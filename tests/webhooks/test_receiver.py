@@ -633,7 +633,6 @@ async def test_an_id_of_any_length_is_known_again(endpoint: Endpoint) -> None:
         {"guard": "on"}, {"reused_id": "raise"}, {"probe": 204}, {"max_body": -1},
         {"max_body": True}, {"second_key": changed_object}, {"oldest": timedelta(0)},
         {"misspelled": 1}, {"enqueue": ""}, {"enqueue_options": {"queue": "x"}},
-        {"second_key": SecondKey(changed_object, timedelta(0))},
     ],
 )  # fmt: skip
 def test_settings_are_checked_at_the_start(options: dict[str, Any]) -> None:
@@ -641,6 +640,11 @@ def test_settings_are_checked_at_the_start(options: dict[str, Any]) -> None:
 
     with Onefold("sqlite:///unused.db") as onefold, pytest.raises(InvalidInput):
         Webhook(onefold, Stripe(SECRET), **given)
+
+
+def test_a_second_key_has_a_window() -> None:
+    with pytest.raises(InvalidInput, match="window"):
+        SecondKey(changed_object, timedelta(0))
 
 
 def test_what_a_webhook_is_made_of_is_checked() -> None:

@@ -14,16 +14,16 @@ from onefold.model.json_text import sorted_payload
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.retry import parse_retry_after, whole_seconds
 from onefold.model.unique import fingerprint
-from onefold.web.webhooks import processing
+from onefold.web.webhooks import responses
 from onefold.web.webhooks.provider import BadSignature
 from onefold.web.webhooks.standard import StandardWebhooks
 
 if TYPE_CHECKING:
-    from onefold.app.onefold import Tenant, Within
+    from onefold.app.onefold import Within
     from onefold.client.client import AsyncClient, Client
     from onefold.model.job import Json
     from onefold.web.http import HttpRequest, HttpResponse
-    from onefold.web.webhooks.webhook_event import Verified
+    from onefold.web.webhooks.webhook_event import Received, Verified
 
 REASON_LENGTH: Final = 500
 _FIRST_REJECTION: Final = 300
@@ -81,10 +81,8 @@ _decoder = msgspec.json.Decoder(PushEnvelope)
 class PushedJob:
     """One delivery of a job, as its handler receives it."""
 
-    def __init__(
-        self, envelope: PushEnvelope, onefold: Tenant | None = None, connection: Any = None
-    ) -> None:
-        """Made by the receiver."""
+    def __init__(self, envelope: PushEnvelope, received: Received | None = None) -> None:
+        """Made by the receiver; without `received`, it has no database."""
         self.id: str = envelope.id
         self.queue: str = envelope.queue
         self.kind: str = envelope.kind or envelope.queue
@@ -97,11 +95,11 @@ class PushedJob:
         self.fence: int | None = envelope.fence
         """The number of this delivery. It grows with every delivery of the job."""
         self.created_at: datetime | None = envelope.created_at
-        self.connection: Any = connection
+        self.connection: Any = None if received is None else received.connection
         """The connection of the transaction that stores the job's id. Your rows are committed with
         it, or not at all. None if the receiver has no database."""
         self._generation = envelope.generation
-        self._onefold = onefold
+        self._received = received
 
     def key(self, name: str) -> str:
         """A key for a third party: the same for every delivery, new after a fresh replay."""
@@ -110,9 +108,9 @@ class PushedJob:
 
     def within(self) -> Within:
         """Onefold inside the transaction: jobs that you enqueue are committed with this job."""
-        if self._onefold is None or self.connection is None:
+        if self._received is None:
             raise UsageError("This receiver has no Onefold, so there is no transaction.")
-        return self._onefold.within(self.connection)
+        return self._received.within()
 
     def __repr__(self) -> str:
         # Without the payload: this may be logged.
@@ -174,15 +172,15 @@ def response_to(result: PushResult) -> HttpResponse:
     """The response with the same meaning, for a queue in standard mode."""
     match result:
         case PushDone() | Cancel():
-            return processing.DONE
+            return responses.DONE
         case Defer(after):
             wait = ("Retry-After", str(whole_seconds(after)))
-            return processing.short_response(503, "Not now. Send it again later.", wait)
+            return responses.short_response(503, "Not now. Send it again later.", wait)
         case PushFailed(_, after):
             headers = () if after is None else (("Retry-After", str(whole_seconds(after))),)
-            return processing.short_response(500, "The job failed. Send it again later.", *headers)
+            return responses.short_response(500, "The job failed. Send it again later.", *headers)
         case Bury():
-            return processing.short_response(500, "The job will never work.")
+            return responses.short_response(500, "The job will never work.")
 
 
 def report(client: Client | AsyncClient, job: PushedJob, result: PushResult) -> Any:

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from onefold.app.onefold import Tenant
 from onefold.client import push_request
@@ -32,32 +29,30 @@ from onefold.client.push_request import (
 from onefold.errors import Conflict, ConflictingOptions, InvalidInput, OnefoldError, UsageError
 from onefold.model.outcome import Bury, Cancel, Outcome
 from onefold.runtime import Call, Runtime
-from onefold.web.webhooks import processing, webhook_apps
-from onefold.web.webhooks.provider import BadSignature, verify, why
-from onefold.web.webhooks.webhook import Webhook
-from onefold.web.webhooks.webhook_apps import AsgiWebhook
+from onefold.web.webhooks import responses
+from onefold.web.webhooks.endpoint import EndpointDelivery, WebhookEndpoint
+from onefold.web.webhooks.processing import WebhookDelivery
+from onefold.web.webhooks.provider import verify, why
+from onefold.web.webhooks.webhook import WebhookSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from wsgiref.types import StartResponse, WSGIEnvironment
+    from collections.abc import Awaitable, Callable
 
     from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest, HttpResponse
+    from onefold.web.webhooks.endpoint import Arguments, Handles, WsgiWebhook
     from onefold.web.webhooks.provider import Secrets
-    from onefold.web.webhooks.webhook_apps import Work
-    from onefold.web.webhooks.webhook_event import Received
+    from onefold.web.webhooks.webhook_event import Received, Verified
 
-    Handler = TypeVar("Handler", bound=Callable[[PushedJob], Any])
     IsNew = Callable[[PushedJob], bool | Awaitable[bool]]
 
 log: logging.Logger = logging.getLogger("onefold.client")
 
 MAX_BODY: Final = 2 * 1024 * 1024
 """Bytes; a payload has up to 1 MiB."""
-ACCEPTED: Final = processing.short_response(202)
 
 
-class Receiver:
+class Receiver(WebhookEndpoint):
     """Receives the jobs of one queue.
 
         receiver = Receiver("whsec_…", dedupe=onefold, transaction=engine)
@@ -70,6 +65,8 @@ class Receiver:
 
     A handler ends like the handler of any job: `Retry`, `Defer`, `Bury` and `Cancel` work too.
     """
+
+    event: type[PushedJob] = PushedJob
 
     def __init__(
         self,
@@ -88,269 +85,147 @@ class Receiver:
         distinguishes this endpoint from others of the same database. `client` reports results that
         a response cannot express: it is required in ack mode, and for `Bury` and `Cancel`.
         """
+        super().__init__(name, max_body)
         if mode not in ("standard", "ack"):
             raise InvalidInput("mode", f"must be standard or ack, got {mode!r}")
         if mode == "ack" and client is None:
             raise ConflictingOptions("mode", '"ack" needs a client= to send the acks with')
+        self.responds_first: bool = mode == "ack"
+        self.client: Client | AsyncClient | None = client
         self._provider = PushedJobs(secrets)
-        self._is_new: IsNew | None = None
-        self._onefold: Tenant | None = None
-        self._webhook: Webhook | None = None
+        self.dedupe: WebhookSettings | IsNew
         if isinstance(dedupe, Tenant):
-            options: Any = {} if transaction is None else {"transaction": transaction}
-            self._onefold = dedupe
-            self._webhook = Webhook(
-                dedupe, self._provider, name=name, max_body=max_body, guard="off", **options
+            self.dedupe = WebhookSettings(
+                dedupe,
+                self._provider,
+                name=name,
+                transaction=transaction,
+                guard="off",
+                max_body=max_body,
             )
+        elif not callable(dedupe):
+            raise InvalidInput("dedupe", f"must be an Onefold or a function, got {dedupe!r}")
+        elif transaction is not None:
+            raise ConflictingOptions("transaction", "needs an Onefold: dedupe=onefold")
         else:
-            if not callable(dedupe):
-                raise InvalidInput("dedupe", f"must be an Onefold or a function, got {dedupe!r}")
-            if transaction is not None:
-                raise ConflictingOptions("transaction", "needs an Onefold: dedupe=onefold")
-            self._is_new = dedupe
-        self.mode: Literal["standard", "ack"] = mode
-        self.max_body: int = max_body
-        self._client = client
-        self._handler: Callable[[PushedJob], Any] | None = None
-
-    def process(self, handler: Handler) -> Handler:
-        """Decorate the handler of the jobs: a function or a coroutine function."""
-        if self._handler is not None:
-            raise UsageError("This receiver has a handler already.")
-        self._handler = handler
-        return handler
+            self.dedupe = dedupe
 
     @property
-    def asgi(self) -> AsgiWebhook:
-        """The endpoint as an ASGI application."""
-        return AsgiWebhook(self)
-
-    @property
-    def wsgi(self) -> WsgiReceiver:
+    def wsgi(self) -> WsgiWebhook:
         """The endpoint as a WSGI application, for a plain handler. In ack mode it runs in threads.
 
         Create it once: `application = receiver.wsgi`.
         """
-        if isinstance(self._client, AsyncClient):
+        if isinstance(self.client, AsyncClient):
             raise UsageError("A WSGI endpoint cannot await: use a Client, not an AsyncClient.")
-        return WsgiReceiver(self)
+        return super().wsgi
 
-    @property
-    def event(self) -> type[PushedJob]:
-        """The type that a handler receives."""
-        return PushedJob
+    def verify(self, request: HttpRequest, body: bytes) -> Verified:
+        """Check the signature of a request; raises `BadSignature`."""
+        return verify(self._provider, request, body, _now())
 
-    def probed(self, method: str) -> HttpResponse | None:
-        """The response to a request that is not a POST."""
-        return None if method == "POST" else processing.NOT_ALLOWED
+    def rejected(self, code: str) -> None:
+        """Log a rejection."""
+        log.warning("A pushed job is rejected: %s (%s).", why(code), code)
 
-    async def respond(
-        self,
-        request: HttpRequest,
-        body: bytes,
-        handler: Callable[..., Any] | None = None,
-        arguments: tuple[Any, ...] = (),
-    ) -> tuple[HttpResponse, Work | None]:
-        """Check a request and run its job; in ack mode, respond first and run it afterwards."""
-        rejected = self.check(request, body)
-        if rejected is not None:
-            return rejected, None
-        work = partial(self.areceive, request, body, handler, arguments)
-        return (ACCEPTED, work) if self.mode == "ack" else (await work(), None)
+    def delivery(
+        self, verified: Verified, request: HttpRequest, handler: Handles, arguments: Arguments
+    ) -> EndpointDelivery:
+        """The delivery of a job."""
+        if handler is None:
+            raise self.no_handler()
+        return _JobDelivery(self, verified, request, handler, arguments)
 
-    def check(self, request: HttpRequest, body: bytes) -> HttpResponse | None:
-        """Check a request without the database; the response if it is rejected."""
-        if (probed := self.probed(request.method)) is not None:
-            return probed
-        if len(body) > self.max_body:
-            return processing.too_large(self.max_body)
-        try:
-            verify(self._provider, request, body, _now())
-        except BadSignature as error:
-            log.warning("A pushed job is rejected: %s (%s).", why(error.code), error.code)
-            return processing.REJECTED
-        return None
-
-    def receive(self, request: HttpRequest, body: bytes) -> HttpResponse:
-        """Run the job of a request that was checked, report its result, and return the response."""
-        delivery = _Delivery(self._handled_by(), body, self._onefold)
-        webhook = self._webhook
-        handle = None if webhook is None else partial(webhook.receive, request, body, delivery.run)
-        return Runtime().run(self._receive(delivery, handle))
-
-    async def areceive(
-        self,
-        request: HttpRequest,
-        body: bytes,
-        handler: Callable[..., Any] | None = None,
-        arguments: tuple[Any, ...] = (),
-    ) -> HttpResponse:
-        """`receive`, awaited. A handler that is not a coroutine function runs in a thread."""
-        chosen = self._handled_by() if handler is None else handler
-        delivery = _Delivery(chosen, body, self._onefold, arguments)
-        run = delivery.arun if inspect.iscoroutinefunction(chosen) else delivery.run
-        webhook = self._webhook
-        handle = None if webhook is None else partial(webhook.areceive, request, body, run)
-        return await Runtime().arun(self._receive(delivery, handle))
-
-    def _receive(
-        self, delivery: _Delivery, handle: Callable[[], Any] | None
-    ) -> Procedure[HttpResponse]:
-        if handle is None:
-            assert self._is_new is not None
-            response = yield from delivery.run_alone(self._is_new)
-        else:
-            response = yield Call(handle)
-        result = push_request.final_result(delivery.result, response, _now())
-        client = self._reports(result, delivery.job)
-        if client is None:
-            return push_request.response_to(result)
-        try:
-            yield Call(push_request.report, (client, delivery.job, result))
-        except OnefoldError as error:
-            return _not_reported(delivery.job, result, error)
-        return processing.DONE
-
-    def _reports(self, result: PushResult, job: PushedJob) -> Client | AsyncClient | None:
+    def reporter_of(self, result: PushResult, job: PushedJob) -> Client | AsyncClient | None:
         """The client that reports a result; None if the response expresses it."""
-        if self.mode == "standard" and not isinstance(result, Bury | Cancel):
+        if not self.responds_first and not isinstance(result, Bury | Cancel):
             return None
-        if self._client is None:
+        if self.client is None:
             log.warning("%r ended with %r. To report that, a receiver needs client=.", job, result)
-        return self._client
-
-    def _handled_by(self) -> Callable[[PushedJob], Any]:
-        if self._handler is None:
-            raise UsageError("This receiver has no handler: decorate one with @receiver.process.")
-        return self._handler
+        return self.client
 
 
-class _Delivery:
-    """One delivery, and the result of its handler."""
+class _JobDelivery(EndpointDelivery):
+    """One delivery of a job, and the result of its handler."""
 
     def __init__(
         self,
+        receiver: Receiver,
+        verified: Verified,
+        request: HttpRequest,
         handler: Callable[..., Any],
-        body: bytes,
-        onefold: Tenant | None,
-        arguments: tuple[Any, ...] = (),
+        arguments: Arguments,
     ) -> None:
+        self._receiver = receiver
         self._handler = handler
         self._arguments = arguments
-        self._envelope = read_envelope(body)
-        self._onefold = onefold
-        self.job = PushedJob(self._envelope)
-        self.result: PushResult | None = None
+        self._envelope = read_envelope(verified.body)
+        self._job = PushedJob(self._envelope)
+        self._result: PushResult | None = None
         """None if the handler did not run: a duplicate, or an error before it."""
+        self._claimed: WebhookDelivery | None = None
+        if isinstance(receiver.dedupe, WebhookSettings):
+            blocking = not inspect.iscoroutinefunction(handler)
+            self._claimed = WebhookDelivery(
+                receiver.dedupe, verified, request, self._call, blocking=blocking
+            )
+        super().__init__(Runtime() if self._claimed is None else self._claimed.runtime)
 
-    def run(self, received: Received) -> HttpResponse | None:
-        """The handler of a webhook. A response other than 2xx rolls its rows back."""
+    def process(self) -> Procedure[HttpResponse]:
+        """Run the handler and report its result."""
+        response = yield from self._run() if self._claimed is None else self._claimed.process()
+        result = push_request.final_result(self._result, response, _now())
+        client = self._receiver.reporter_of(result, self._job)
+        if client is None:
+            return push_request.response_to(result)
         try:
-            returned = self._handler(self._job_of(received), *self._arguments)
+            yield Call(push_request.report, (client, self._job, result))
+        except OnefoldError as error:
+            return _not_reported(self._job, result, error)
+        return responses.DONE
+
+    def roll_back(self) -> Procedure[None]:
+        """Roll back the transaction if it is open."""
+        if self._claimed is not None:
+            yield from self._claimed.roll_back()
+
+    def _call(self, received: Received | None) -> Procedure[HttpResponse | None]:
+        """Call the handler. A response other than 2xx rolls its rows back."""
+        if received is not None:
+            self._job = PushedJob(self._envelope, received)
+        try:
+            returned = yield Call(self._handler, (self._job, *self._arguments))
         except Outcome as outcome:
             returned = outcome
         except Exception as error:
-            self.result = result_of_error(error)
+            self._result = result_of_error(error)
             raise
-        return self._ended(returned)
+        self._result = result_of(returned)
+        return None if isinstance(self._result, PushDone) else responses.FAILED
 
-    async def arun(self, received: Received) -> HttpResponse | None:
-        """`run`, awaited."""
+    def _run(self) -> Procedure[HttpResponse]:
+        """Run the handler without a database: a function finds duplicates."""
+        is_new = self._receiver.dedupe
+        assert not isinstance(is_new, WebhookSettings)
         try:
-            returned = await self._handler(self._job_of(received), *self._arguments)
-        except Outcome as outcome:
-            returned = outcome
-        except Exception as error:
-            self.result = result_of_error(error)
-            raise
-        return self._ended(returned)
-
-    def run_alone(self, is_new: IsNew) -> Procedure[HttpResponse]:
-        """Run the handler without a database: `is_new` finds duplicates."""
-        try:
-            answer: Any = is_new(self.job)
+            answer: Any = is_new(self._job)
             if inspect.isawaitable(answer):
                 answer = yield Call(_awaited, (answer,))
-            returned: object = None
-            if answer:
-                returned = yield Call(self._handler, (self.job, *self._arguments))
-        except Exception as error:  # noqa: BLE001 - of the handler
-            return self._raised(error)
-        return self._ended(returned) or processing.DONE
-
-    def _job_of(self, received: Received) -> PushedJob:
-        self.job = PushedJob(self._envelope, self._onefold, received.connection)
-        return self.job
-
-    def _raised(self, error: Exception) -> HttpResponse:
-        if isinstance(error, Outcome):
-            return self._ended(error) or processing.DONE
-        log.error("%r failed.", self.job, exc_info=error)
-        self.result = result_of_error(error)
-        return push_request.response_to(self.result)
-
-    def _ended(self, returned: object) -> HttpResponse | None:
-        self.result = result_of(returned)
-        if isinstance(self.result, PushDone):
-            return None
-        # Not 2xx, so that the webhook rolls the rows back and does not store the id.
-        return processing.FAILED
-
-
-class WsgiReceiver:
-    """A receiver as a WSGI application."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        """Made by `Receiver.wsgi`."""
-        self._receiver = receiver
-        self._threads: ThreadPoolExecutor | None = None
-        self._mutex = threading.Lock()
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Receive one request."""
-        request = webhook_apps.wsgi_request_of(environ)
-        body = webhook_apps.wsgi_read_body(request, environ, self._receiver.max_body)
-        rejected = body if not isinstance(body, bytes) else self._receiver.check(request, body)
-        if rejected is not None or not isinstance(body, bytes):
-            assert rejected is not None
-            return _respond(rejected, start_response, head=request.method == "HEAD")
-        if self._receiver.mode == "ack":
-            self._workers().submit(self._work, request, body)
-            return _respond(ACCEPTED, start_response)
-        return _respond(self._receiver.receive(request, body), start_response)
-
-    def _work(self, request: HttpRequest, body: bytes) -> None:
-        try:
-            self._receiver.receive(request, body)
-        except Exception:
-            # The result of the thread is not read.
-            log.exception("A pushed job could not be received.")
-
-    def _workers(self) -> ThreadPoolExecutor:
-        """The threads of this process, started with the first job.
-
-        The work is not done in `close()` of the response: some servers send nothing before that.
-        """
-        with self._mutex:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(thread_name_prefix="onefold-receiver")
-            return self._threads
-
-
-def _respond(
-    response: HttpResponse, start_response: StartResponse, *, head: bool = False
-) -> list[bytes]:
-    start_response(webhook_apps.status_line(response.status), list(response.headers))
-    return [b"" if head else response.body]
+            response = (yield from self._call(None)) if answer else None
+        except Exception as error:
+            log.exception("%r failed.", self._job)
+            self._result = result_of_error(error)
+            return responses.FAILED
+        return response or responses.DONE
 
 
 def _not_reported(job: PushedJob, result: PushResult, error: OnefoldError) -> HttpResponse:
     """The server delivers the job again, and the redelivery reports the same result."""
     if isinstance(error, Conflict):
         log.info("%r has ended on the server before its result was reported: %s", job, error)
-        return processing.DONE
+        return responses.DONE
     log.warning("The result %r of %r could not be reported: %s", result, job, error)
-    return processing.FAILED
+    return responses.FAILED
 
 
 async def _awaited(value: Awaitable[bool]) -> bool:

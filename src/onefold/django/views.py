@@ -30,13 +30,14 @@ from onefold.model.checks import options_of
 from onefold.runtime import Runtime
 from onefold.web.http import HttpRequest as Request
 from onefold.web.http import HttpResponse as Answer
-from onefold.web.idempotency.body import content_length, digested, spool
+from onefold.web.http import wsgi_headers
+from onefold.web.idempotency.body import digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.keyed_routes import SAFE, F, IdempotencyBase
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.policy import RouteOptions, RoutePolicy
 from onefold.web.problems import Refused, too_large
-from onefold.web.wsgi import FORMS, NOTHING, Forwarded, headers_of
+from onefold.web.wsgi import FORMS, NOTHING, Forwarded
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -62,7 +63,7 @@ def request_of(request: HttpRequest) -> Request:
         path=quote(request.path_info),
         query=request.META.get("QUERY_STRING", ""),
         route=None if found is None else f"/{found.route}",
-        headers=tuple(headers_of(request.META)),
+        headers=tuple(wsgi_headers(request.META)),
     )
 
 
@@ -93,7 +94,7 @@ def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) 
             raise Refused(too_large(policy.max_request))
         setattr(request, BODY, digested(request.body))
         return
-    length = content_length(http_request)
+    length = http_request.content_length
     if length is not None and length > policy.max_request:
         raise Refused(too_large(policy.max_request))
     file, body = spool(request.read, http_request, policy, length=None)

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from onefold.databases.handler_transaction import refuse_thread_bound
-from onefold.web.webhooks import processing, webhook_apps
+from onefold.web.webhooks import endpoint, responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,12 +80,12 @@ def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., 
 
 def _read(webhook: Webhook, request: HttpRequest) -> tuple[Request, bytes | Answer]:
     """The request and its body, whichever kind of server it came through."""
-    limit = webhook.settings.max_body
-    http_request = webhook_apps.wsgi_request_of(request.META, _path(request))
-    if webhook_apps.is_too_long(http_request, limit):
-        return http_request, processing.too_large(limit)
+    limit = webhook.max_body
+    http_request = endpoint.wsgi_request_of(request.META, _path(request))
+    if (http_request.content_length or 0) > limit:
+        return http_request, responses.too_large(limit)
     body: bytes = request.read(limit + 1)
-    return http_request, (processing.too_large(limit) if len(body) > limit else body)
+    return http_request, (responses.too_large(limit) if len(body) > limit else body)
 
 
 def _path(request: HttpRequest) -> str:
@@ -93,7 +93,7 @@ def _path(request: HttpRequest) -> str:
     raw: bytes | None = getattr(request, "scope", {}).get("raw_path")
     if raw is not None:
         return raw.partition(b"?")[0].decode("latin-1")
-    return webhook_apps.raw_path(request.META) or quote(request.path)
+    return endpoint.raw_path(request.META) or quote(request.path)
 
 
 def _response(answer: Answer) -> HttpResponse:

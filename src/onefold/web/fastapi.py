@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from onefold.web.idempotency.keyed_routes import F, KeyedRoute
-    from onefold.web.webhooks.webhook_apps import Receives
+    from onefold.web.webhooks.endpoint import WebhookEndpoint
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
@@ -208,7 +208,7 @@ if TYPE_CHECKING:
 _REQUEST: Final = "onefold_request"
 
 
-def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
+def receives(webhook: WebhookEndpoint) -> Callable[[Callable[..., Any]], Endpoint]:
     """Make a path operation of a handler. The parameter annotated `Received` is the event.
 
     Of a `Receiver`, the parameter annotated `PushedJob` is the job.

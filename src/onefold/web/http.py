@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import sys
 import zlib
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -18,11 +20,15 @@ from onefold.errors import InvalidInput, OnefoldError
 from onefold.model import checks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 Header: TypeAlias = tuple[str, str]
 """A name in lower case, and a value. Both are latin-1, as HTTP has them."""
+
+
+# Python does not convert texts of thousands of digits.
+_LONG_NUMBER: Final = 19
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +56,14 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str | None:
         """The X-Request-Id of the client or a proxy."""
         return self.value("x-request-id")
+
+    @property
+    def content_length(self) -> int | None:
+        """Content-Length; None if it is missing or not a number."""
+        text = self.value("content-length") or ""
+        if not text.isascii() or not text.isdigit():
+            return None
+        return int(text) if len(text) < _LONG_NUMBER else sys.maxsize
 
     @property
     def operation(self) -> str:
@@ -224,6 +238,23 @@ class HttpResponse(msgspec.Struct, frozen=True):
 def asgi_headers(headers: Iterable[Header]) -> list[tuple[bytes, bytes]]:
     """Headers as ASGI has them: bytes, the names in lower case."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+def wsgi_headers(environ: Mapping[str, Any]) -> Iterator[Header]:
+    """The headers of a WSGI environment."""
+    for name, value in environ.items():
+        if name.startswith("HTTP_"):
+            yield name[5:].replace("_", "-").lower(), value
+        elif name in {"CONTENT_TYPE", "CONTENT_LENGTH"} and value:
+            yield name.replace("_", "-").lower(), value
+
+
+def status_line(status: int) -> str:
+    """A status with its phrase."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from onefold.web.idempotency import keyed_routes
 from onefold.web.idempotency.keyed_routes import MARK, SAFE, F, IdempotencyBase, undecorated
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.policy import RouteOptions
-from onefold.web.webhooks.webhook_apps import read_body, request_of
+from onefold.web.webhooks.endpoint import read_body, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onefold.web.asgi import Conversation, Scope
     from onefold.web.http import HttpResponse
     from onefold.web.idempotency.keyed_routes import KeyedRoute
-    from onefold.web.webhooks.webhook_apps import Receives
+    from onefold.web.webhooks.endpoint import WebhookEndpoint
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
@@ -234,7 +234,7 @@ if TYPE_CHECKING:
     Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
+def receives(webhook: WebhookEndpoint) -> Callable[[Callable[..., Any]], Endpoint]:
     """Make an endpoint from a handler, which receives the event or job and the request.
 
     @receives(payments)
@@ -254,7 +254,10 @@ def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
 
 
 async def respond(
-    webhook: Receives, request: Request, handler: Callable[..., Any], arguments: tuple[Any, ...]
+    webhook: WebhookEndpoint,
+    request: Request,
+    handler: Callable[..., Any],
+    arguments: tuple[Any, ...],
 ) -> Response:
     """Receive what came in; a body that is too long is not read to its end."""
     http_request = request_of(request.scope)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from http import HTTPStatus
 from io import BytesIO
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
@@ -19,8 +18,8 @@ import msgspec
 
 from onefold.errors import LeaseLost
 from onefold.model.checks import options_of
-from onefold.web.http import HttpRequest, HttpResponse
-from onefold.web.idempotency.body import content_length, digested, spool
+from onefold.web.http import HttpRequest, HttpResponse, status_line, wsgi_headers
+from onefold.web.idempotency.body import digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import (
@@ -34,7 +33,7 @@ from onefold.web.idempotency.keyed_routes import (
 from onefold.web.problems import NOT_CONFIGURED, Refused, make
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from typing import Self
     from wsgiref.types import StartResponse, WSGIApplication
 
@@ -237,24 +236,15 @@ def request_of(environ: WSGIEnvironment, template: str | None = None) -> HttpReq
         path=quote(environ.get("PATH_INFO", "").encode("latin-1")) or "/",
         query=environ.get("QUERY_STRING", ""),
         route=template,
-        headers=tuple(headers_of(environ)),
+        headers=tuple(wsgi_headers(environ)),
     )
-
-
-def headers_of(environ: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The headers of an environment, which has its own spelling for them."""
-    for name, value in environ.items():
-        if name.startswith("HTTP_"):
-            yield name[5:].replace("_", "-").lower(), value
-        elif name in {"CONTENT_TYPE", "CONTENT_LENGTH"} and value:
-            yield name.replace("_", "-").lower(), value
 
 
 def read_body(
     environ: WSGIEnvironment, request: HttpRequest, policy: RoutePolicy
 ) -> tuple[IO[bytes], Digested]:
     """Read the whole body, and replace `wsgi.input` with it."""
-    length = content_length(request)
+    length = request.content_length
     if length is None and not environ.get("wsgi.input_terminated"):
         # Its end is unknown: an application would not read it, either.
         length = 0
@@ -268,14 +258,6 @@ def sent(answer: HttpResponse, start_response: StartResponse) -> list[bytes]:
     """Send a response that the application has not made."""
     start_response(status_line(answer.status), list(answer.headers))
     return [answer.body]
-
-
-def status_line(status: int) -> str:
-    """A status with its words."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return f"{status} Unknown"
 
 
 # --- without a framework --------------------------------------------------------------------------

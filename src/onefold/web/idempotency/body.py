@@ -293,18 +293,12 @@ def spool(
             if digesting.length > MAX_IN_MEMORY and isinstance(file, BytesIO):
                 file = _on_disk(file)
             file.write(piece)
-        _refuse_shorter(digesting.length, content_length(request))
+        _refuse_shorter(digesting.length, request.content_length)
     except BaseException:
         file.close()
         raise
     file.seek(0)
     return file, digesting.done()
-
-
-def content_length(request: HttpRequest) -> int | None:
-    """Content-Length; None if it is missing or not a number."""
-    text = request.value("content-length") or ""
-    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _refuse_longer(length: int, limit: int) -> None:

@@ -33,8 +33,13 @@ def private_key(key: bytes) -> Ed25519PrivateKey:
     return made
 
 
+def verifying_key(kind: str, key: bytes) -> Ed25519PublicKey:
+    """The public key of a `whpk` or a `whsk`."""
+    return public_key(key) if kind == "whpk" else private_key(key).public_key()
+
+
 def is_signed(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
-    """Whether a signature is of this key and this content."""
+    """True if a signature is of this key and this content."""
     try:
         key.verify(signature, content)
     except InvalidSignature:

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from onefold.errors import InvalidInput
 from onefold.model import checks
 from onefold.web.webhooks import provider
-from onefold.web.webhooks.provider import BadSignature, Provider, Secret, matching
+from onefold.web.webhooks.provider import BadSignature, TimedProvider
 from onefold.web.webhooks.webhook_event import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from onefold.web.http import HttpRequest
-    from onefold.web.webhooks.provider import Algorithm
+    from onefold.web.webhooks.provider import Algorithm, Secret
 
 _PARTS: Final = re.compile(r"\{(\w*)\}")
 
 
-class Hmac(Provider, frozen=True, kw_only=True):
+class Hmac(TimedProvider, frozen=True, kw_only=True):
     """A sender that signs with HMAC.
 
     Hmac("secret", sender="acme", header="X-Acme-Signature", prefix="sha256=")
     """
 
     sender: str
-    """What it is called; part of what its ids are kept under."""
+    """Its name; part of the scope of its ids."""
     header: str
     prefix: str = ""
     """What comes before the signature in its header."""
@@ -40,7 +39,6 @@ class Hmac(Provider, frozen=True, kw_only=True):
     """What is signed: text around `{body}`, `{timestamp}` and `{id}`."""
     secret_form: Literal["text", "base64", "hex"] = "text"  # noqa: S105 - the name of a format
     timestamp_header: str | None = None
-    tolerance: timedelta = provider.FIVE_MINUTES
     id: str | Callable[[bytes], str | None] | None = None
     """The header of the event's id, or a function that finds it in the body. Without an id, a
     digest of the body is the id."""
@@ -49,17 +47,13 @@ class Hmac(Provider, frozen=True, kw_only=True):
     name: ClassVar[str] = "hmac"
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
-        provider.check_tolerance(self.tolerance)
         checks.name(self.sender, "sender")
         self._check_content()
         for name, known in _CHOICES.items():
             value: object = getattr(self, name)
             if value not in known:
                 raise InvalidInput(name, f"must be {', '.join(known)}, got {value!r}")
-        for secret in self.ring:
-            self._key(secret)
 
     def _check_content(self) -> None:
         parts = _PARTS.findall(self.content)
@@ -76,13 +70,14 @@ class Hmac(Provider, frozen=True, kw_only=True):
         if "id" in parts and not isinstance(self.id, str):
             raise InvalidInput("id", "must be a header, since content has {id}")
 
-    def _key(self, secret: Secret) -> bytes:
+    def key(self, secret: Secret) -> bytes:
+        """The text, or what it is the base64 or hexadecimal form of."""
         try:
             if self.secret_form == "base64":  # noqa: S105 - see above
                 return base64.b64decode(secret.text, validate=True)
             if self.secret_form == "hex":  # noqa: S105 - see above
                 return bytes.fromhex(secret.text)
-        except (binascii.Error, ValueError) as error:
+        except ValueError as error:
             raise InvalidInput("secret", f"must be {self.secret_form}") from error
         return secret.text.encode()
 
@@ -97,26 +92,21 @@ class Hmac(Provider, frozen=True, kw_only=True):
         sent_id = provider.optional(request, self.id) if isinstance(self.id, str) else None
         content = self._content(body, stamp, sent_id)
         same = provider.is_hex if self.encoding == "hex" else provider.is_base64
-
-        def fits(secret: Secret) -> bool:
-            return same(provider.mac(self._key(secret), content, self.algorithm), given)
-
-        secret = matching(self.ring, now, fits)
+        secret = self.matching(
+            now, lambda key: same(provider.mac(key, content, self.algorithm), given)
+        )
         if signed_at is not None:
-            provider.refuse_stale(signed_at, now, self.tolerance)
+            self.refuse_stale(signed_at, now)
         found = self.id(body) if callable(self.id) else sent_id
-        signed_id = sent_id is None or "{id}" in self.content
-        digest = provider.sha256(body)
+        is_id_unsigned = isinstance(self.id, str) and "{id}" not in self.content
         return Verified(
             provider=f"{self.name}:{self.sender}",
-            id=found or f"digest:{digest}",
-            signed_id=signed_id,
+            id=found or "",
             secret_id=secret.id,
             body=body,
             event_type=provider.optional(request, self.type_header) if self.type_header else None,
             timestamp=signed_at,
-            digest=digest,
-            guard=digest if isinstance(self.id, str) and "{id}" not in self.content else None,
+            guard=provider.sha256(body) if is_id_unsigned else None,
         )
 
     def _content(self, body: bytes, stamp: str | None, sent_id: str | None) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from onefold.web.webhooks import provider
-from onefold.web.webhooks.provider import BadSignature, Provider, Secret, matching, payload
+from onefold.web.webhooks.provider import BadSignature, Provider
 from onefold.web.webhooks.webhook_event import Verified
 
 if TYPE_CHECKING:
@@ -32,27 +32,22 @@ class GitHub(Provider, frozen=True):
         "gho_": "an access token",
     }
     wanted: ClassVar[str] = "the secret that was entered for this webhook in its settings"
-    kept: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery", "content-type")
+    kept: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery")
 
     def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signature."""
         algorithm, given = self._signature(request)
-
-        def fits(secret: Secret) -> bool:
-            return provider.is_hex(provider.mac(secret.text.encode(), body, algorithm), given)
-
-        secret = matching(self.ring, now, fits)
-        digest = provider.sha256(body)
+        secret = self.matching(
+            now, lambda key: provider.is_hex(provider.mac(key, body, algorithm), given)
+        )
         return Verified(
             provider=self.name,
-            id=provider.optional(request, "x-github-delivery") or f"digest:{digest}",
-            signed_id=False,
+            id=provider.optional(request, "x-github-delivery") or "",
             secret_id=secret.id,
             body=body,
-            content=payload(request, body),
+            content=provider.payload(request, body),
             event_type=provider.optional(request, "x-github-event"),
-            digest=digest,
-            guard=digest,
+            guard=provider.sha256(body),
         )
 
     def _signature(self, request: HttpRequest) -> tuple[Algorithm, str]:

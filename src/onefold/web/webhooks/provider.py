@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -93,17 +93,13 @@ class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """When an old one ends. Without it, never."""
 
     def __post_init__(self) -> None:
-        """Check it: a mistake must show at the start, not as a webhook that is refused."""
-        text = self.text
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        text: Any = self.text
+        if not isinstance(text, str) or not text.strip():
+            found = "an empty text" if isinstance(text, str) else type(text).__name__
             raise InvalidInput(
                 "secret",
-                f"must be text as the provider shows it, got {type(text).__name__}. Is the setting"
-                " that it is read from there?",
-            )
-        if not text.strip():
-            raise InvalidInput(
-                "secret", "must not be empty. Is the setting that it is read from there?"
+                f"must be the text that the provider shows, got {found}. Check the setting that"
+                " contains it",
             )
         if text != text.strip():
             raise InvalidInput("secret", "must not begin or end with white space")
@@ -111,11 +107,11 @@ class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=True):
             to_micros(self.until, "until")
 
     def expired(self, now: datetime) -> bool:
-        """Whether its time is over."""
+        """True if its time is over."""
         return self.until is not None and self.until <= now
 
     def __repr__(self) -> str:
-        """Without its text: this may be logged."""
+        # Without its text: this may be logged.
         return f"Secret(id={self.id!r}, until={self.until!r})"
 
 
@@ -140,15 +136,6 @@ def _named(given: Any, place: int) -> Secret:
     return secret if secret.id else msgspec.structs.replace(secret, id=str(place))
 
 
-def matching(secrets: Iterable[Secret], now: datetime, fits: Callable[[Secret], bool]) -> Secret:
-    """The secret that a request was signed with."""
-    found = [secret for secret in secrets if fits(secret)]
-    alive = [secret for secret in found if not secret.expired(now)]
-    if not alive:
-        raise BadSignature("secret_expired" if found else "no_match")
-    return alive[0]
-
-
 class Provider(msgspec.Struct, frozen=True):
     """The base of providers. Each one makes keys from the text of its secrets."""
 
@@ -165,12 +152,12 @@ class Provider(msgspec.Struct, frozen=True):
     """What to give instead."""
 
     def __post_init__(self) -> None:
-        """Check the settings: a mistake must show at the start."""
         ring = keyring(self.secrets)
         for secret in ring:
             for prefix, what in self.mistaken.items():
                 if secret.text.startswith(prefix):
                     raise InvalidInput("secret", f"must be {self.wanted}, got {what} ({prefix}…)")
+            self.key(secret)
         msgspec.structs.force_setattr(self, "secrets", ring)
 
     @property
@@ -178,14 +165,47 @@ class Provider(msgspec.Struct, frozen=True):
         """The secrets, each with its id, the current one first."""
         return keyring(self.secrets)
 
+    def key(self, secret: Secret) -> Any:
+        """The key of a secret; raises `InvalidInput` for a text that cannot be one."""
+        return secret.text.encode()
+
+    def matching(self, now: datetime, fits: Callable[[Any], bool]) -> Secret:
+        """The secret that a request was signed with; `fits` checks the signature with a key."""
+        found = [secret for secret in self.ring if fits(self.key(secret))]
+        valid = [secret for secret in found if not secret.expired(now)]
+        if not valid:
+            raise BadSignature("secret_expired" if found else "no_match")
+        return valid[0]
+
     def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signature; raises `BadSignature`. Call `verify`, which checks its arguments."""
         raise NotImplementedError
 
     def challenge(self, verified: Verified) -> str | None:
-        """What a sender that only tries the endpoint is answered with; None for an event."""
+        """The response to a request that only tests the endpoint; None for an event."""
         del verified
         return None
+
+
+class TimedProvider(Provider, frozen=True):
+    """The base of providers that sign the time."""
+
+    tolerance: timedelta = timedelta(minutes=5)
+    """How far the signed time may be from the current time. Zero means zero."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tolerance is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise InvalidInput("tolerance", "must be a timedelta: old signatures are replays")
+        span(self.tolerance, "tolerance")
+
+    def refuse_stale(self, signed_at: datetime, now: datetime) -> None:
+        """Reject a time that is too old, or too far in the future."""
+        age = now.replace(microsecond=0) - signed_at
+        if age > self.tolerance:
+            raise BadSignature("too_old")
+        if -age > self.tolerance:
+            raise BadSignature("too_new")
 
 
 def verify(provider: Provider, request: HttpRequest, body: bytes, now: datetime) -> Verified:
@@ -212,11 +232,8 @@ def verify(provider: Provider, request: HttpRequest, body: bytes, now: datetime)
 
 Algorithm: TypeAlias = Literal["sha1", "sha256", "sha512"]
 
-FIVE_MINUTES: Final = timedelta(minutes=5)
-
 # Twelve digits of seconds last for 31,000 years; milliseconds have thirteen.
 _SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
-_MALFORMED: Final = (UnicodeDecodeError, ValueError, msgspec.DecodeError, RecursionError)
 
 
 def header(request: HttpRequest, *names: str) -> str:
@@ -254,34 +271,18 @@ def seconds(text: str) -> datetime:
         raise BadSignature("timestamp_malformed") from error
 
 
-def refuse_stale(signed_at: datetime, now: datetime, tolerance: timedelta) -> None:
-    """Reject a timestamp that is too old, or too far in the future."""
-    age = now.replace(microsecond=0) - signed_at
-    if age > tolerance:
-        raise BadSignature("too_old")
-    if -age > tolerance:
-        raise BadSignature("too_new")
-
-
-def check_tolerance(tolerance: object) -> None:
-    """Zero is zero; there is no value for "any age"."""
-    if tolerance is None:
-        raise InvalidInput("tolerance", "must be a timedelta: signatures of any age are replays")
-    span(tolerance, "tolerance")
-
-
 def mac(key: bytes, content: bytes, algorithm: Algorithm = "sha256") -> bytes:
     """The MAC of the signed bytes."""
     return hmac.digest(key, content, algorithm)
 
 
 def is_hex(expected: bytes, given: str) -> bool:
-    """Whether a signature in hexadecimal is the expected one, in constant time."""
+    """True if a signature in hexadecimal is the expected one, in constant time."""
     return hmac.compare_digest(expected.hex().encode(), given.lower().encode("utf-8", "replace"))
 
 
 def is_base64(expected: bytes, given: str) -> bool:
-    """Whether a signature in base64 is the expected one, in constant time. One spelling counts."""
+    """True if a signature in base64 is the expected one, in constant time; only if canonical."""
     return hmac.compare_digest(base64.b64encode(expected), given.encode("utf-8", "replace"))
 
 
@@ -307,8 +308,13 @@ def json_object(body: bytes) -> dict[str, Any]:
     """The members of a JSON object; empty if the body is not one."""
     try:
         found: object = msgspec.json.decode(body)
-    except _MALFORMED:
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return {}
+    return members(found)
+
+
+def members(found: object) -> dict[str, Any]:
+    """The members of a decoded object; empty for anything else."""
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -318,19 +324,14 @@ def text_of(found: object) -> str | None:
 
 
 def moment_of(found: object) -> datetime | None:
-    """The time of a body's whole seconds, or of its text by RFC 3339; None for anything else."""
-    if type(found) is int and 0 <= found < 10**12:
-        try:
+    """The time of whole seconds or of a text by RFC 3339 in a body; None for anything else."""
+    try:
+        if type(found) is int and 0 <= found < 10**12:
             return EPOCH + timedelta(seconds=found)
-        except OverflowError:
-            return None
-    if isinstance(found, str):
-        try:
-            moment = datetime.fromisoformat(found)
-        except ValueError:
-            return None
-        return moment if moment.tzinfo is not None else None
-    return None
+        moment = datetime.fromisoformat(found) if isinstance(found, str) else None
+    except (ValueError, OverflowError):
+        return None
+    return None if moment is None or moment.tzinfo is None else moment
 
 
 def is_form(request: HttpRequest) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from onefold.web.webhooks import provider
-from onefold.web.webhooks.provider import Provider, Secret, matching
+from onefold.web.webhooks.provider import BadSignature, Provider
 from onefold.web.webhooks.webhook_event import Verified
 
 if TYPE_CHECKING:
@@ -32,31 +32,25 @@ class Shopify(Provider, frozen=True):
 
     def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signature."""
-        given = provider.header(request, *_names("hmac-sha256")).strip()
-
-        def fits(secret: Secret) -> bool:
-            return provider.is_base64(provider.mac(secret.text.encode(), body), given)
-
-        secret = matching(self.ring, now, fits)
-        topic = provider.optional(request, *_names("topic")) or ""
-        shop = provider.optional(request, *_names("shop-domain")) or ""
-        event_id = provider.optional(request, *_names("event-id"))
-        found = event_id or provider.optional(request, *_names("webhook-id"))
-        digest = provider.sha256(body)
-        event = found or f"digest:{digest}"
+        given = _header(request, "hmac-sha256").strip()
+        if not given:
+            raise BadSignature("header_missing", header="x-shopify-hmac-sha256")
+        secret = self.matching(now, lambda key: provider.is_base64(provider.mac(key, body), given))
+        topic, shop = _header(request, "topic"), _header(request, "shop-domain")
+        event_id = _header(request, "event-id") or _header(request, "webhook-id")
+        event_id = event_id or f"digest:{provider.sha256(body)}"
         return Verified(
             provider=self.name,
-            id=event,
-            signed_id=False,
+            id=event_id,
             secret_id=secret.id,
             body=body,
             event_type=topic or None,
-            occurred_at=provider.moment_of(provider.optional(request, *_names("triggered-at"))),
-            key=f"{shop}:{topic}:{event}",
-            digest=digest,
+            occurred_at=provider.moment_of(_header(request, "triggered-at")),
+            key=f"{shop}:{topic}:{event_id}",
             guard=provider.sha256(topic.lower().encode(), body),
         )
 
 
-def _names(name: str) -> tuple[str, str]:
-    return f"x-shopify-{name}", f"shopify-{name}"
+def _header(request: HttpRequest, name: str) -> str:
+    """The value of a header under its old or its new name; empty if it is missing."""
+    return provider.optional(request, f"x-shopify-{name}", f"shopify-{name}") or ""

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 SECOND: Final = timedelta(seconds=1)
 GONE: Final = 410
 THROTTLED: Final = frozenset({429, 502, 503, 504, 529})
-"""Not now, rather than no."""
-UNSAID: Final = timedelta(seconds=60)
-"""The pause after 429 without Retry-After."""
+"""Statuses of a receiver that is overloaded or being deployed."""
+DEFAULT_PAUSE: Final = timedelta(seconds=60)
+"""The pause after such a status without Retry-After."""
 
 # No dot: it would make `id.timestamp.body` ambiguous.
 _ID: Final = re.compile(r"[!-\-/-~]{1,255}", re.ASCII)
 
 
-def sign(secrets: Secrets, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name everywhere
-    """The headers of one try: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+def sign(secrets: Secrets, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name in Standard Webhooks
+    """The headers of one attempt: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
 
     `whsec_…` signs as v1, `whsk_…` as v1a. Secrets whose time is over do not sign.
     """
@@ -46,18 +46,17 @@ def sign(secrets: Secrets, *, id: str, body: bytes, now: datetime) -> tuple[Head
 
 
 class Signer:
-    """`sign` for many tries: the secrets are read once."""
+    """`sign` for many attempts: the secrets are decoded once."""
 
     def __init__(self, secrets: Secrets) -> None:
-        """Secrets that cannot sign are refused here."""
         self.keys: tuple[tuple[Secret, Key], ...] = tuple(
             (secret, read_key(secret)) for secret in keyring(secrets)
         )
         if any(key.kind == "whpk" for _, key in self.keys):
             raise InvalidInput("secrets", "must be whsec_ or whsk_: a whpk_ can only verify")
 
-    def sign(self, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name everywhere
-        """The headers of one try."""
+    def sign(self, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name in Standard Webhooks
+        """The headers of one attempt."""
         if not _ID.fullmatch(id):
             raise InvalidInput(
                 "id", f"must be 1 to 255 visible ASCII characters, no dot, got {id!r}"
@@ -69,7 +68,7 @@ class Signer:
         content = b".".join((id.encode(), stamp.encode(), body))
         signatures = [key.sign(content) for secret, key in self.keys if not secret.expired(now)]
         if not signatures:
-            raise InvalidInput("secrets", "must have one whose time is not over")
+            raise InvalidInput("secrets", "must contain one that has not expired")
         return (
             ("webhook-id", id),
             ("webhook-timestamp", stamp),
@@ -78,11 +77,11 @@ class Signer:
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """The receiver has it."""
+    """The receiver has accepted the event."""
 
 
 class SendFailed(msgspec.Struct, frozen=True):
-    """The try has failed. Try again by your own schedule, and not before `after`."""
+    """The attempt has failed. Retry it by your own schedule, and not before `after`."""
 
     reason: str
     after: timedelta | None = None
@@ -95,27 +94,24 @@ class Throttled(msgspec.Struct, frozen=True):
 
 
 class Disabled(msgspec.Struct, frozen=True):
-    """The receiver has gone: send nothing until it is enabled again."""
+    """The receiver rejects all events: send nothing until it is enabled again."""
 
 
 SendResult: TypeAlias = Delivered | SendFailed | Throttled | Disabled
 
 
 def after_response(status: int, headers: Iterable[Header], now: datetime) -> SendResult:
-    """What a sender does about an answer. A redirect is not followed: it is a failed try."""
+    """The meaning of a response. A redirect is not followed: it is a failed attempt."""
     if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own
         return Delivered()
     if status == GONE:
         return Disabled()
-    after = _retry_after(list(headers), now)
+    # The first value of a header counts.
+    by_name = {name.lower(): value for name, value in reversed(list(headers))}
+    text = by_name.get("retry-after", "")
+    after = parse_retry_after(text, now=now, date=by_name.get("date"))
     if status in THROTTLED:
-        return Throttled(UNSAID if after is None else after)
+        return Throttled(DEFAULT_PAUSE if after is None else after)
     if 300 <= status < 400:  # noqa: PLR2004 - HTTP's own
         return SendFailed(f"answered {status}, and redirects are not followed", after)
     return SendFailed(f"answered {status}", after)
-
-
-def _retry_after(headers: list[Header], now: datetime) -> timedelta | None:
-    by_name = {name.lower(): value for name, value in reversed(headers)}
-    text = by_name.get("retry-after")
-    return None if text is None else parse_retry_after(text, now=now, date=by_name.get("date"))

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from onefold.web.webhooks import provider
-from onefold.web.webhooks.provider import BadSignature, Provider, Secret, matching
+from onefold.web.webhooks.provider import BadSignature, TimedProvider
 from onefold.web.webhooks.webhook_event import Verified
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from onefold.web.http import HttpRequest
 
 
-class Stripe(Provider, frozen=True):
+class Stripe(TimedProvider, frozen=True):
     """Stripe's webhooks: `Stripe("whsec_…")`."""
-
-    tolerance: timedelta = provider.FIVE_MINUTES
 
     name: ClassVar[str] = "stripe"
     mistaken: ClassVar[dict[str, str]] = {
@@ -37,28 +35,22 @@ class Stripe(Provider, frozen=True):
         " Webhooks, or as `stripe listen` prints it)"
     )
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        provider.check_tolerance(self.tolerance)
-
     def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signatures of scheme v1, of which one must fit."""
         stamp, signatures = _parsed(provider.header(request, "stripe-signature"))
         signed_at = provider.seconds(stamp)
         content = b"%s.%s" % (stamp.encode(), body)
 
-        def fits(secret: Secret) -> bool:
-            expected = provider.mac(secret.text.encode(), content)
+        def fits(key: bytes) -> bool:
+            expected = provider.mac(key, content)
             return any(provider.is_hex(expected, one) for one in signatures)
 
-        secret = matching(self.ring, now, fits)
-        provider.refuse_stale(signed_at, now, self.tolerance)
+        secret = self.matching(now, fits)
+        self.refuse_stale(signed_at, now)
         event = provider.json_object(body)
         return Verified(
             provider=self.name,
-            id=provider.text_of(event.get("id")) or f"digest:{provider.sha256(body)}",
-            signed_id=True,
+            id=provider.text_of(event.get("id")) or "",
             secret_id=secret.id,
             body=body,
             event_type=provider.text_of(event.get("type")),
@@ -81,7 +73,7 @@ def _parsed(header: str) -> tuple[str, list[str]]:
 
 
 def _digest(event: dict[str, Any], body: bytes) -> str:
-    """`pending_webhooks` counts the deliveries that are under way: it may differ in the next."""
+    """Without `pending_webhooks`, the number of deliveries in progress: it may change."""
     if "pending_webhooks" not in event:
         return provider.sha256(body)
     rest = {name: value for name, value in event.items() if name != "pending_webhooks"}
@@ -89,13 +81,10 @@ def _digest(event: dict[str, Any], body: bytes) -> str:
 
 
 def changed_object(verified: Verified) -> str | None:
-    """The object that an event of Stripe's is about, with the event's type: a second key.
+    """The object that an event of Stripe is about, with the event's type: a second key.
 
-    Stripe may make two events of one change. `SecondKey(changed_object)` lets one of them through.
+    Stripe may send two events for one change. `SecondKey(changed_object)` processes one of them.
     """
-    event = provider.json_object(verified.event)
-    data: object = event.get("data")
-    changed: object = data.get("object") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    found = changed.get("id") if isinstance(changed, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    object_id = provider.text_of(found)  # pyright: ignore[reportUnknownArgumentType]
+    data = provider.members(provider.json_object(verified.event).get("data"))
+    object_id = provider.text_of(provider.members(data.get("object")).get("id"))
     return None if object_id is None else f"{verified.event_type}:{object_id}"

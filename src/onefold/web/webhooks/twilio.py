@@ -14,14 +14,7 @@ from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
 
 from onefold.errors import InvalidInput
 from onefold.web.webhooks import provider
-from onefold.web.webhooks.provider import (
-    BadSignature,
-    Provider,
-    Secret,
-    form_fields,
-    is_form,
-    matching,
-)
+from onefold.web.webhooks.provider import BadSignature, Provider, form_fields, is_form
 from onefold.web.webhooks.webhook_event import Verified
 
 if TYPE_CHECKING:
@@ -39,13 +32,12 @@ class Twilio(Provider, frozen=True):
 
     url: str | Callable[[HttpRequest], str]
     """Where Twilio calls: the origin (`https://example.com`), to which the request's path and query
-    are added; or with a path, if a proxy changes that; or a function that gives the whole of it."""
+    are added; or with a path, if a proxy changes it; or a function that returns the whole URL."""
 
     name: ClassVar[str] = "twilio"
-    kept: ClassVar[tuple[str, ...]] = ("i-twilio-idempotency-token", "content-type")
+    kept: ClassVar[tuple[str, ...]] = ("i-twilio-idempotency-token",)
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         if callable(self.url):
             return
@@ -53,54 +45,42 @@ class Twilio(Provider, frozen=True):
         if parts is None or parts.scheme not in PORTS or not parts.hostname:
             raise InvalidInput("url", f"must begin with https:// or http://, got {self.url!r}")
         if parts.query or parts.fragment:
-            raise InvalidInput("url", "must have no query: that is the request's")
+            raise InvalidInput("url", "must have no query: the query of the request is added")
 
     def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signature, which may be of the address with its port or without."""
         given = provider.header(request, "x-twilio-signature")
         contents = list(_contents(self._address(request), request, body))
 
-        def signed(secret: Secret) -> bytes | None:
-            key = secret.text.encode()
+        def signed(key: bytes) -> bytes | None:
             macs = ((provider.mac(key, content, "sha1"), content) for content in contents)
             return next((content for mac, content in macs if provider.is_base64(mac, given)), None)
 
-        secret = matching(self.ring, now, lambda one: signed(one) is not None)
-        token = provider.optional(request, "i-twilio-idempotency-token")
-        guard = provider.sha256(signed(secret) or b"")
+        secret = self.matching(now, lambda key: signed(key) is not None)
+        digest = provider.sha256(signed(self.key(secret)) or b"")
         return Verified(
             provider=self.name,
-            id=token or f"digest:{guard}",
-            signed_id=token is None,
+            id=provider.optional(request, "i-twilio-idempotency-token") or "",
             secret_id=secret.id,
             body=body,
-            digest=guard,
-            guard=guard,
+            digest=digest,
+            guard=digest,
         )
 
     def _address(self, request: HttpRequest) -> str:
         if callable(self.url):
             return self.url(request)
-        path = "" if _split_path(self.url) else request.path
+        path = "" if urlsplit(self.url).path else request.path
         return f"{self.url}{path}{'?' if request.query else ''}{request.query}"
 
 
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - it is read, and refused, here
+        parts.port  # noqa: B018 - raises if it is not a number
     except ValueError:
         return None
     return parts
-
-
-def _split_path(url: str) -> str:
-    return urlsplit(url).path
-
-
-def to_bytes(address: str) -> bytes:
-    """The bytes of an address; what no address can have fits no signature."""
-    return address.encode("utf-8", "surrogatepass")
 
 
 def _contents(address: str, request: HttpRequest, body: bytes) -> Iterator[bytes]:
@@ -110,7 +90,8 @@ def _contents(address: str, request: HttpRequest, body: bytes) -> Iterator[bytes
         raise BadSignature("no_match")
     fields = _fields(request, parts.query, body)
     for spelling in _spellings(parts):
-        yield from (to_bytes(spelling) + one for one in fields)
+        # An address with characters that no URL has matches no signature.
+        yield from (spelling.encode("utf-8", "surrogatepass") + one for one in fields)
 
 
 def _fields(request: HttpRequest, query: str, body: bytes) -> list[bytes]:
@@ -141,6 +122,6 @@ def _spellings(parts: SplitResult) -> Iterator[str]:
     for netloc in (parts.netloc, f"{user}{at}{bare}", f"{user}{at}{bare}:{port}"):
         spelled = parts._replace(netloc=netloc)
         yield spelled.geturl()
-        # Older parts of Twilio's spell the query anew before they sign it.
+        # Older parts of Twilio encode the query again before they sign it.
         fields = parse_qs(parts.query, keep_blank_values=True)
         yield spelled._replace(query=urlencode(fields, doseq=True)).geturl()

@@ -6,187 +6,133 @@ import inspect
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from onefold.app.jobs import enqueue_kind
 from onefold.app.onefold import Tenant
-from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.jobs.enqueue_options import EnqueueOptions
 from onefold.model import checks
+from onefold.model.checks import options_of
 from onefold.model.event import WebhookRejected
 from onefold.model.timestamps import from_micros, span, to_micros
-from onefold.web.webhooks import processing
-from onefold.web.webhooks.processing import Reception
-from onefold.web.webhooks.provider import BadSignature, Provider, verify, why
-from onefold.web.webhooks.webhook_apps import AsgiWebhook, WsgiWebhook
-from onefold.web.webhooks.webhook_event import Received, StoredEvent, Verified
+from onefold.runtime import Call
+from onefold.web.http import HttpResponse
+from onefold.web.webhooks import responses
+from onefold.web.webhooks.endpoint import WebhookEndpoint
+from onefold.web.webhooks.processing import WebhookDelivery
+from onefold.web.webhooks.provider import Provider, verify, why
+from onefold.web.webhooks.webhook_event import Received, Verified
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from onefold.app.context import Context
-    from onefold.jobs.enqueue_options import EnqueueOptions
-    from onefold.model.event import WebhookEvent, WebhookOutcome
+    from onefold.model.event import WebhookEvent
     from onefold.runtime import Procedure
-    from onefold.web.http import HttpRequest, HttpResponse
-
+    from onefold.web.http import HttpRequest
+    from onefold.web.webhooks.endpoint import Arguments, EndpointDelivery, Handler, Handles
 
 RETENTION: Final = timedelta(days=30)
 MAX_BODY: Final = 1024 * 1024
+PROBES: Final = frozenset({"GET", "HEAD"})
 _MOMENT: Final = timedelta(microseconds=1)
+
+log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class SecondKey(msgspec.Struct, frozen=True):
-    """Something else that makes an event one: two of them with the same are one, for a while."""
+    """Another key that identifies an event: of two events with the same one, one is processed."""
 
     of: Callable[[Verified], str | None]
-    """Gives it; None for events that have none."""
+    """Returns the key of an event; None if it has none."""
     window: timedelta = timedelta(minutes=5)
+    """How long the key is stored."""
+
+    def __post_init__(self) -> None:
+        span(self.window, "window", least=_MOMENT)
 
 
-class WebhookOptions(TypedDict, total=False):
-    """How a receiver treats its events."""
-
-    transaction: object
-    """What the handler's transaction is begun on: an engine, a pool, a maker of sessions, or a
-    function that gives one. Without it, Onefold's own database."""
-    enqueue: str | None
-    """The kind of a job to enqueue for each event, instead of processing it here."""
-    enqueue_options: EnqueueOptions
-    """`queue`, `priority` and so on, of that job."""
-    retention: timedelta
-    """How long an event is remembered: longer than its sender tries, by hand too."""
-    reused_id: Literal["refuse", "ignore", "process"]
-    """An event with the id of another event: reject it, respond with 2xx and ignore it, or process
-    it. Listeners receive a `WebhookAlarm` in each case."""
-    guard: Literal["drop", "flag", "off"]
-    """A body that was received under another id, if ids are not signed: respond with 2xx and ignore
-    it, or process it with `event.suspect`. Listeners receive a `WebhookAlarm` in both cases."""
-    guard_window: timedelta
-    """How long the digests of bodies are stored."""
-    second_key: SecondKey | None
-    oldest: timedelta | None
-    """Reject events that are older by their own time, also if their signature is new."""
-    occurred_at: Callable[[Verified], datetime | None] | None
-    """Returns the time of an event, if its provider does not."""
-    order_retention: timedelta | None
-    """How long `is_newest` stores an object after its last event; None: for ever."""
-    max_body: int
-    """Bytes; more is 413."""
-    probe: Literal[200, 405]
-    """What GET and HEAD are answered with."""
-
-
-class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`WebhookOptions` describes them."""
+class _Source(msgspec.Struct, frozen=True):
+    """The positional arguments of a `Webhook`."""
 
     onefold: Tenant
     provider: Provider
+
+
+class WebhookSettings(_Source, frozen=True, kw_only=True):
+    """The arguments of a `Webhook`."""
+
     name: str
-    transaction: Any = None
+    """Identifies this endpoint. After it is renamed, old events are processed again."""
+    transaction: object = None
+    """Where the handler's transaction begins: an engine, a pool, a session maker, or a function
+    that returns one. None: Onefold's own database."""
     enqueue: str | None = None
-    enqueue_options: Any = {}
+    """The kind of a job to enqueue for each event, instead of processing it here."""
+    enqueue_options: EnqueueOptions = {}
+    """`queue`, `priority` and other options of that job."""
     retention: timedelta = RETENTION
+    """How long an event is remembered: longer than its sender retries, also by hand."""
     reused_id: Literal["refuse", "ignore", "process"] = "refuse"
+    """An event with the id of another event: reject it, respond with 2xx and ignore it, or process
+    it. Listeners receive a `WebhookAlarm` in each case."""
     guard: Literal["drop", "flag", "off"] = "drop"
+    """A body that was received under another id, if ids are not signed: respond with 2xx and ignore
+    it, or process it with `event.suspect`. Listeners receive a `WebhookAlarm` in both cases."""
     guard_window: timedelta = RETENTION
+    """How long the digests of bodies are stored."""
     second_key: SecondKey | None = None
     oldest: timedelta | None = None
+    """Reject events that are older by their own time, also if their signature is new."""
     occurred_at: Callable[[Verified], datetime | None] | None = None
+    """Returns the time of an event, if its provider does not."""
     order_retention: timedelta | None = None
+    """How long `is_newest` stores an object after its last event; None: for ever."""
     max_body: int = MAX_BODY
+    """Bytes; more is 413."""
     probe: Literal[200, 405] = 405
+    """The status of the response to GET and HEAD."""
+
+    def __post_init__(self) -> None:
+        _check_kind("onefold", self.onefold, Tenant, "an Onefold or a tenant of one")
+        _check_kind("provider", self.provider, Provider, "a provider such as Stripe(…)")
+        if ":" in checks.name(self.name, "name"):
+            raise InvalidInput("name", f"must not contain a colon, got {self.name!r}")
+        if self.second_key is not None:
+            _check_kind("second_key", self.second_key, SecondKey, "a SecondKey")
+        if self.enqueue is not None:
+            checks.name(self.enqueue, "enqueue")
+        elif self.enqueue_options:
+            raise ConflictingOptions("enqueue_options", "are for a webhook with enqueue=")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        for field in ("retention", "guard_window"):
+            span(getattr(self, field), field, least=_MOMENT)
+        for field in ("oldest", "order_retention"):
+            if getattr(self, field) is not None:
+                span(getattr(self, field), field, least=_MOMENT)
+        size: object = self.max_body
+        if type(size) is not int or size < 0:
+            raise InvalidInput("max_body", f"must be a whole number from 0 on, got {size!r}")
+        for field, known in _CHOICES.items():
+            value: object = getattr(self, field)
+            if value not in known:
+                choices = ", ".join(map(str, known))
+                raise InvalidInput(field, f"must be one of {choices}, got {value!r}")
 
     @property
     def tenant(self) -> str:
         """The tenant of the events."""
         return self.onefold.context.tenant
 
-    @property
-    def done(self) -> WebhookOutcome:
-        """The outcome of an accepted event."""
-        return "processed" if self.enqueue is None else "enqueued"
-
-    def scope(self, verified: Verified) -> str:
-        """The scope of the ids: the same text of another sender or endpoint is another id."""
-        return f"{verified.provider}:{self.name}"
-
-    def dated(self, verified: Verified) -> Verified:
-        """The event with the time that the application gives it."""
-        found = None if self.occurred_at is None else self.occurred_at(verified)
-        if found is None:
-            return verified
-        to_micros(found, "occurred_at")
-        return msgspec.structs.replace(verified, occurred_at=found)
-
-    def enqueued(self, received: Received) -> Procedure[Any] | None:
-        """The enqueue of the job that stands for an event; None if it is processed here."""
-        if self.enqueue is None:
-            return None
-        payload = {"event": msgspec.to_builtins(_stored(self, received))}
-        return enqueue_kind(self.onefold.context, self.enqueue, payload, self.enqueue_options)
+    def report(self, event: WebhookEvent) -> None:
+        """Send an event to the listeners."""
+        self.onefold.context.hooks.tell(event)
 
 
-def _stored(settings: WebhookSettings, received: Received) -> StoredEvent:
-    verified, request = received.verified, received.request
-    kept = {*settings.provider.kept, "content-type"}
-    return StoredEvent(
-        provider=verified.provider,
-        endpoint=settings.name,
-        id=verified.id,
-        type=verified.event_type,
-        body=verified.body,
-        content=verified.content,
-        headers={name.lower(): value for name, value in request.headers if name.lower() in kept},
-        timestamp=verified.timestamp,
-        occurred_at=verified.occurred_at,
-        suspect=received.suspect,
-    )
-
-
-def settings(
-    onefold: object, provider: object, name: str, options: WebhookOptions
-) -> WebhookSettings:
-    """Check the settings of a receiver."""
-    checks.options(options, WebhookOptions.__optional_keys__)
-    if not isinstance(onefold, Tenant):
-        raise InvalidInput("onefold", f"must be an Onefold or a tenant of one, got {onefold!r}")
-    if not isinstance(provider, Provider):
-        raise InvalidInput("provider", f"must be a provider such as Stripe(…), got {provider!r}")
-    if ":" in checks.name(name, "name"):
-        raise InvalidInput("name", f"must not contain a colon, got {name!r}")
-    made = WebhookSettings(onefold=onefold, provider=provider, name=name, **options)
-    _check_values(made)
-    if made.enqueue is not None:
-        checks.name(made.enqueue, "enqueue")
-    elif made.enqueue_options:
-        raise ConflictingOptions("enqueue_options", "are for a receiver with enqueue=")
-    return made
-
-
-def _check_values(made: WebhookSettings) -> None:
-    for field in ("retention", "guard_window"):
-        span(getattr(made, field), field, least=_MOMENT)
-    for field in ("oldest", "order_retention"):
-        if getattr(made, field) is not None:
-            span(getattr(made, field), field, least=_MOMENT)
-    _check_second(made.second_key)
-    size: object = made.max_body
-    if type(size) is not int or size < 0:
-        raise InvalidInput("max_body", f"must be a whole number from 0 on, got {size!r}")
-    for field, known in _CHOICES.items():
-        value: object = getattr(made, field)
-        if value not in known:
-            raise InvalidInput(field, f"must be one of {', '.join(map(str, known))}, got {value!r}")
-
-
-def _check_second(second: SecondKey | None) -> None:
-    if second is None:
-        return
-    if not isinstance(second, SecondKey):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("second_key", f"must be a SecondKey, got {second!r}")
-    span(second.window, "window", least=_MOMENT)
+def _check_kind(field: str, value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInput(field, f"must be {what}, got {value!r}")
 
 
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {
@@ -196,15 +142,7 @@ _CHOICES: Final[dict[str, tuple[object, ...]]] = {
 }
 
 
-if TYPE_CHECKING:
-    Handler = TypeVar("Handler", bound=Callable[..., Any])
-
-log: logging.Logger = logging.getLogger("onefold.web")
-
-PROBES: Final = frozenset({"GET", "HEAD"})
-
-
-class Webhook:
+class Webhook(WebhookEndpoint):
     """Receives the events of one sender at one endpoint: verify → claim → process.
 
         payments = Webhook(onefold, Stripe("whsec_…"), name="payments", transaction=engine)
@@ -215,166 +153,87 @@ class Webhook:
 
         app.add_route("/hooks/stripe", payments.asgi, methods=["POST"])     # Starlette, FastAPI
 
-    The handler's rows and the memory of the event are one commit. With `enqueue="stripe.event"` a
-    job is stored in that commit instead, and no handler is needed.
+    The handler's rows and the id of the event are one commit. With `enqueue="stripe.event"` a job
+    is stored in that commit instead, and no handler is needed.
     """
 
-    def __init__(
-        self,
-        onefold: Tenant,
-        provider: Provider,
-        *,
-        name: str,
-        **options: Unpack[WebhookOptions],
-    ) -> None:
-        """`name` identifies this endpoint; after a renaming, old events are processed again."""
-        self.settings: WebhookSettings = settings(onefold, provider, name, options)
-        self._handler: Callable[..., Any] | None = None
+    event: type[Received] = Received
+
+    @options_of(WebhookSettings)
+    def __init__(self, *source: Any, **options: Any) -> None:
+        checks.options(options, frozenset(WebhookSettings.__struct_fields__))
+        self.settings: WebhookSettings = WebhookSettings(*source, **options)
+        super().__init__(self.settings.name, self.settings.max_body)
 
     def process(self, handler: Handler) -> Handler:
         """Process each event with a function, which receives a `Received`.
 
-        It returns None, or an `HttpResponse` that redeliveries receive. What it raises undoes its
-        rows, and the event comes again; `Refuse` prevents that.
+        It returns None, or an `HttpResponse` that redeliveries receive. An exception rolls its rows
+        back, and the sender sends the event again; `Refuse` prevents that.
         """
         if self.settings.enqueue is not None:
             raise ConflictingOptions("enqueue", "is given: the job processes the event")
-        if self._handler is not None:
-            raise UsageError(f"The webhook {self.settings.name!r} has a handler already.")
-        self._handler = handler
-        return handler
-
-    @property
-    def asgi(self) -> AsgiWebhook:
-        """The endpoint as an ASGI application."""
-        return AsgiWebhook(self)
-
-    @property
-    def wsgi(self) -> WsgiWebhook:
-        """The endpoint as a WSGI application."""
-        return WsgiWebhook(self)
-
-    @property
-    def event(self) -> type[Received]:
-        """The type of the first argument of a handler."""
-        return Received
-
-    @property
-    def max_body(self) -> int:
-        """Bytes of a body; more is 413."""
-        return self.settings.max_body
-
-    async def respond(
-        self,
-        request: HttpRequest,
-        body: bytes,
-        handler: Callable[..., Any] | None = None,
-        arguments: tuple[Any, ...] = (),
-    ) -> tuple[HttpResponse, None]:
-        """The answer to one request, and nothing to do after it."""
-        return await self.areceive(request, body, handler, arguments), None
-
-    def verify(self, request: HttpRequest, body: bytes) -> Verified:
-        """Check a request; raises `BadSignature`. Nothing is stored."""
-        now = from_micros(self._context.now())
-        return self.settings.dated(verify(self.settings.provider, request, body, now))
-
-    def receive(
-        self,
-        request: HttpRequest,
-        body: bytes,
-        handler: Callable[..., Any] | None = None,
-        arguments: tuple[Any, ...] = (),
-    ) -> HttpResponse:
-        """Receive one request, blocking: the answer is for its sender."""
-        checked = self.check(request, body)
-        if not isinstance(checked, tuple):
-            return checked
-        runtime, reception = self._context.runtime, self._reception(checked[0], request)
-        try:
-            return runtime.run(reception.process(self._handled_by(handler), arguments))
-        finally:
-            runtime.run(reception.roll_back())
-
-    async def areceive(
-        self,
-        request: HttpRequest,
-        body: bytes,
-        handler: Callable[..., Any] | None = None,
-        arguments: tuple[Any, ...] = (),
-    ) -> HttpResponse:
-        """`receive`, awaited. A plain function runs in a thread."""
-        checked = self.check(request, body)
-        if not isinstance(checked, tuple):
-            return checked
-        function = self._handled_by(handler)
-        is_plain = not inspect.iscoroutinefunction(function)
-        runtime, reception = self._context.runtime, self._reception(checked[0], request)
-        try:
-            return await runtime.arun(reception.process(function, arguments, blocking=is_plain))
-        finally:
-            await runtime.arun(reception.roll_back())
-
-    def _reception(self, verified: Verified, request: HttpRequest) -> Reception:
-        note = self._context.duplicate_log.note
-        return Reception(self.settings, verified, request, report=self._report, note=note)
-
-    def check(self, request: HttpRequest, body: bytes) -> HttpResponse | tuple[Verified]:
-        """The part without a database: a response, or the event with a valid signature."""
-        if (probed := self.probed(request.method)) is not None:
-            return probed
-        if len(body) > self.settings.max_body:
-            return processing.too_large(self.settings.max_body)
-        try:
-            verified = self.verify(request, body)
-        except BadSignature as error:
-            return self._rejected(error.code)
-        challenge = self.settings.provider.challenge(verified)
-        if challenge is not None:
-            return processing.echoed(challenge)
-        if self._is_too_old(verified):
-            self._rejected("event_too_old")
-            return processing.TOO_OLD
-        return (verified,)
+        return super().process(handler)
 
     def probed(self, method: str) -> HttpResponse | None:
         """The response to a request that is not a POST: a probe of the endpoint."""
-        if method == "POST":
-            return None
-        if method in PROBES and self.settings.probe == processing.DONE.status:
-            return processing.DONE
-        return processing.NOT_ALLOWED
+        if method in PROBES and self.settings.probe == responses.DONE.status:
+            return responses.DONE
+        return super().probed(method)
 
-    def _rejected(self, code: str) -> HttpResponse:
-        provider, name = self.settings.provider.name, self.settings.name
-        log.warning("A webhook of %s:%s is rejected: %s (%s).", provider, name, why(code), code)
-        self._report(WebhookRejected(provider, name, code, self.settings.tenant))
-        return processing.REJECTED
+    def verify(self, request: HttpRequest, body: bytes) -> Verified:
+        """Check a request; raises `BadSignature`. Nothing is stored."""
+        settings = self.settings
+        verified = verify(settings.provider, request, body, self._now())
+        found = None if settings.occurred_at is None else settings.occurred_at(verified)
+        if found is None:
+            return verified
+        to_micros(found, "occurred_at")
+        return msgspec.structs.replace(verified, occurred_at=found)
 
-    def _is_too_old(self, verified: Verified) -> bool:
-        oldest = self.settings.oldest
-        if oldest is None or verified.occurred_at is None:
-            return False
-        return verified.occurred_at < from_micros(self._context.now()) - oldest
+    def check(self, request: HttpRequest, body: bytes) -> HttpResponse | Verified:
+        """Check a request without the database: a response, or an event to process."""
+        checked = super().check(request, body)
+        if isinstance(checked, HttpResponse):
+            return checked
+        challenge = self.settings.provider.challenge(checked)
+        if challenge is not None:
+            return responses.echoed(challenge)
+        age = None if checked.occurred_at is None else self._now() - checked.occurred_at
+        if age is not None and age > (self.settings.oldest or timedelta.max):
+            self.rejected("event_too_old")
+            return responses.TOO_OLD
+        return checked
 
-    def _handled_by(self, handler: Callable[..., Any] | None) -> Callable[..., Any]:
-        found = self._handler if handler is None else handler
-        if found is None and self.settings.enqueue is None:
-            raise UsageError(
-                f"The webhook {self.settings.name!r} has no handler: declare one with @….process,"
-                " or enqueue= a job."
-            )
-        return _nothing if found is None else found
+    def rejected(self, code: str) -> None:
+        """Report a rejection to the log and the listeners."""
+        settings, provider = self.settings, self.settings.provider.name
+        log.warning(
+            "A webhook of %s:%s is rejected: %s (%s).", provider, self.name, why(code), code
+        )
+        settings.report(WebhookRejected(provider, self.name, code, settings.tenant))
 
-    def _report(self, event: WebhookEvent) -> None:
-        hooks = self._context.hooks
-        if hooks.wanted:
-            hooks.tell(event)
+    def delivery(
+        self, verified: Verified, request: HttpRequest, handler: Handles, arguments: Arguments
+    ) -> EndpointDelivery:
+        """The delivery of an event."""
+        chosen = handler if self.settings.enqueue is None else self._enqueue
+        if chosen is None:
+            raise self.no_handler()
 
-    @property
-    def _context(self) -> Context:
-        return self.settings.onefold.context
+        def call(received: Received) -> Procedure[Any]:
+            return (yield Call(chosen, (received, *arguments)))
 
+        blocking = not inspect.iscoroutinefunction(chosen)
+        return WebhookDelivery(self.settings, verified, request, call, blocking=blocking)
 
-def _nothing(*_: Any) -> None:
-    """The job does it."""
+    def _enqueue(self, event: Received, *_: Any) -> None:
+        """The handler of a webhook with `enqueue=`."""
+        settings = self.settings
+        assert settings.enqueue is not None
+        stored = event.stored(settings.name, (*settings.provider.kept, "content-type"))
+        payload = {"event": msgspec.to_builtins(stored)}
+        event.within().enqueue(settings.enqueue, payload, **settings.enqueue_options)
+
+    def _now(self) -> datetime:
+        return from_micros(self.settings.onefold.context.now())
