@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from onefold import Enqueued, EnqueuedMany, Enqueuer, Job, JobCall, Onefold
 from onefold.jobs.job_function import DeclaredJob
+from onefold.model.json_text import to_json
 from tests.fixtures.colours import Colour
 
 LEASE = timedelta(seconds=60)
@@ -55,7 +56,7 @@ class Stage:
             assert declared is not None
             value = await called(declared, job)
             returned.append(value)
-            results = {job.id: declared.to_json(value)} if declared.stores_result else {}
+            results = {job.id: to_json(value, "result")} if declared.stores_result else {}
             await self.onefold.deliveries.afinish([job], results=results)
         return returned
 

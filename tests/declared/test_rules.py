@@ -92,7 +92,7 @@ def test_a_declared_job_has_its_rules() -> None:
     @onefold.job(bury_on=ValueError, done_on=(is_unique_violation, KeyError))
     def load() -> None: ...
 
-    assert isinstance(load.outcome_of(ValueError()), Bury)
-    assert load.outcome_of(OSError()) is None
-    assert load.forgives(KeyError())
-    assert not load.forgives(OSError())
+    assert isinstance(load.rules.outcome_of(ValueError()), Bury)
+    assert load.rules.outcome_of(OSError()) is None
+    assert load.rules.forgives(KeyError())
+    assert not load.rules.forgives(OSError())

@@ -38,7 +38,7 @@ class Deliveries:
         except Cancel:
             return None
         except Exception as error:
-            if not declared.forgives(error):
+            if not declared.rules.forgives(error):
                 raise
             return None
 

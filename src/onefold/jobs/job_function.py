@@ -24,7 +24,6 @@ from onefold.jobs.defaults import JobDefaults
 from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.job import DEFAULT_QUEUE, NewJob, reading
-from onefold.model.json_text import to_json
 from onefold.model.limit import group_key
 from onefold.model.new_job import prepare
 from onefold.model.outcome import ErrorRule, ErrorRules, error_rules
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from onefold.effects.run import Run
     from onefold.model.job import Enqueued, EnqueuedMany, Job, Json, KeyRule, UniqueWhile
     from onefold.model.lifecycle import Retention
-    from onefold.model.outcome import Outcome
     from onefold.model.retry import Backoff
 
 Isolation: TypeAlias = Literal["thread", "process"]
@@ -163,11 +161,6 @@ class Declaration:
                 " sets run.result inside of it."
             )
         return self.returned.read(job.result)
-
-    def to_json(self, value: Any) -> Json:
-        """The result as JSON, to be stored."""
-        result: Json = to_json(value, "result")
-        return result
 
     def _path(self, path: str) -> tuple[str | int, ...]:
         steps = field_path(path, "group")
@@ -368,6 +361,7 @@ class DeclaredJob(Enqueuer[P, R_co]):
         self.on_dead: Callable[[Job], Any] | None = declaration.on_dead
         self.stores_result: bool = declaration.stores_result
         self.wants_run: bool = declaration.arguments.run is not None
+        self.rules: ErrorRules = declaration.rules
         self.context: Context = calls.context
         self.declaration: Declaration = declaration
         wrapper: Any = self
@@ -376,18 +370,6 @@ class DeclaredJob(Enqueuer[P, R_co]):
     def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments for the function; `InvalidInput` if the payload does not fit."""
         return self.declaration.arguments.from_payload(job.payload, run)
-
-    def forgives(self, error: BaseException) -> bool:
-        """True if `done_on` accepts the error: the work has been done."""
-        return self.declaration.rules.forgives(error)
-
-    def outcome_of(self, error: BaseException) -> Outcome | None:
-        """The outcome by `retry_on` and `bury_on`; None leaves it to the remaining attempts."""
-        return self.declaration.rules.outcome_of(error)
-
-    def to_json(self, value: Any) -> Json:
-        """The result as JSON, to be stored."""
-        return self.declaration.to_json(value)
 
     def __reduce__(self) -> str:
         """Pickle it by its name, as functions are."""

@@ -19,6 +19,7 @@ from onefold.model.checks import shown
 from onefold.model.delivery import Delivery, encode_error
 from onefold.model.ids import made_at
 from onefold.model.lifecycle import Event
+from onefold.model.outcome import ErrorRules
 from onefold.model.queue import QueueConfiguration
 from onefold.model.timestamps import Iso, span
 from onefold.push.address import Endpoint, endpoint
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from onefold.app.deliveries import Deliveries
     from onefold.effects.run import Run
     from onefold.jobs.job_function import Isolation
-    from onefold.model.job import Job, Json
-    from onefold.model.outcome import Outcome
+    from onefold.model.job import Job
     from onefold.push.endpoint_health import CircuitBreaker
     from onefold.push.response_policy import PushExchange
     from onefold.push.sender import PushSender
@@ -170,6 +170,7 @@ class PushHandler:
     on_dead: Callable[[Job], Any] | None = None
     stores_result: bool = False
     wants_run: bool = False
+    rules: ErrorRules = ErrorRules()
     kinds: tuple[str, ...] = ("any",)
 
     def __init__(
@@ -183,6 +184,7 @@ class PushHandler:
         answered: Callable[[str, bool], None],
     ) -> None:
         """`gone` pauses the queue of an endpoint; `answered` receives whether one responded."""
+        self.function: Callable[..., Any] = self._push
         self.targets: Mapping[str, PushTarget] = {}
         """By queue name; the push worker replaces it."""
         self._deliveries = deliveries
@@ -204,23 +206,9 @@ class PushHandler:
         del run
         return (job,), {}
 
-    def forgives(self, error: BaseException) -> bool:
-        """No error counts as success."""
-        del error
-        return False
-
-    def outcome_of(self, error: BaseException) -> Outcome | None:
-        """Errors have no special outcome."""
-        del error
-        return None
-
-    def to_json(self, value: Any) -> Json:
-        """Not called: the exchange is stored instead."""
-        return value
-
     # --- the push -------------------------------------------------------------------------------
 
-    async def function(self, job: Job) -> DeliveryOutcome | Parked:
+    async def _push(self, job: Job) -> DeliveryOutcome | Parked:
         """Send the job and return the outcome of its delivery."""
         target = self.targets.get(job.queue)
         if target is None:

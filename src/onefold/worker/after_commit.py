@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onefold.model.event import JobOutcome
     from onefold.model.job import Job, JobState
     from onefold.worker.delivery_outcome import DeliveryOutcome
-    from onefold.worker.executor import BoundHandler, HeldDelivery
+    from onefold.worker.executor import Handler, HeldDelivery
 
 OUTCOMES: Final[dict[Event, JobOutcome]] = {
     Event.FINISH: "completed",
@@ -74,7 +74,7 @@ class AfterCommit:
         if job_log.isEnabledFor(level) and (level > logging.INFO or self._sample.admits()):
             self._log(level, held, outcome, reported, retry_in)
         if outcome == "dead":
-            self.dead(held.job.tenant, held.job.id, held.declared)
+            self.dead(held.job.tenant, held.job.id, held.handler)
 
     def fenced(self, held: HeldDelivery) -> None:
         """The database has rejected the outcome: another delivery has the job."""
@@ -130,10 +130,10 @@ class AfterCommit:
         why = "" if reported.event is Event.FINISH else f": {_why(reported, error)}"
         job_log.log(level, "%s%s", line, why or ".", extra=fields)
 
-    def dead(self, tenant: str, job_id: str, declared: BoundHandler | None) -> None:
+    def dead(self, tenant: str, job_id: str, handler: Handler | None) -> None:
         """Call the handler's `on_dead`, if it has one."""
-        if declared is not None and declared.on_dead is not None:
-            task = asyncio.create_task(self._call_on_dead(tenant, job_id, declared.on_dead))
+        if handler is not None and handler.on_dead is not None:
+            task = asyncio.create_task(self._call_on_dead(tenant, job_id, handler.on_dead))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 

@@ -10,6 +10,7 @@ from onefold.errors import Busy, InvalidInput, JobTimeout, OutcomeUnknown
 from onefold.model.checks import REASON_BYTES
 from onefold.model.claim import encode_result
 from onefold.model.delivery import encode_error
+from onefold.model.json_text import to_json
 from onefold.model.lifecycle import Event
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 from onefold.model.timestamps import span
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from onefold.model.delivery import Delivery
     from onefold.model.job import Job
-    from onefold.worker.executor import BoundHandler
+    from onefold.worker.executor import Handler
 
 
 class DeliveryOutcome(msgspec.Struct, frozen=True):
@@ -54,13 +55,13 @@ class Parked:
 PARKED: Final = Parked()
 
 
-def on_value(declared: BoundHandler, job: Job, value: Any) -> DeliveryOutcome:
+def on_value(handler: Handler, job: Job, value: Any) -> DeliveryOutcome:
     """The outcome of a handler that returned."""
     wanted = job.options.result if job.options_text is not None else None
-    if not (declared.stores_result if wanted is None else wanted):
+    if not (handler.stores_result if wanted is None else wanted):
         return FINISHED
     try:
-        return DeliveryOutcome(Event.FINISH, encode_result(declared.to_json(value)))
+        return DeliveryOutcome(Event.FINISH, encode_result(to_json(value, "result")))
     except InvalidInput as error:
         # Not retried: the work is done, and a retry would do it twice.
         return _failed(Event.BURY, error, reason="the result cannot be stored")

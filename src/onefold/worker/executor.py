@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.hooks import Hooks
     from onefold.jobs.job_function import Isolation
-    from onefold.model.job import Job, Json
+    from onefold.model.job import Job
+    from onefold.model.outcome import ErrorRules
     from onefold.worker.processes import Processes
     from onefold.worker.settings import WorkerSettings
 
@@ -46,58 +47,25 @@ running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
 """The job whose handler runs here, for logs. Never reset: each handler has its own context."""
 
 
-class BoundHandler(Protocol):
-    """Runs jobs of one kind, as a declared job does."""
+class Handler(Protocol):
+    """Runs jobs, as a declared job does."""
 
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function to call."""
-        ...
-
-    @property
-    def is_async(self) -> bool:
-        """Whether it is a coroutine function."""
-        ...
-
-    @property
-    def isolation(self) -> Isolation:
-        """Where a plain function runs."""
-        ...
-
-    @property
-    def timeout(self) -> timedelta | None:
-        """The timeout, unless the job has its own."""
-        ...
-
-    @property
-    def on_dead(self) -> Callable[[Job], Any] | None:
-        """Called with a job that was buried."""
-        ...
-
-    @property
-    def stores_result(self) -> bool:
-        """Whether the return value is stored, unless the job has its own option."""
-        ...
-
-    @property
-    def wants_run(self) -> bool:
-        """Whether it has a parameter for the `Run`."""
-        ...
+    function: Callable[..., Any]
+    is_async: bool
+    isolation: Isolation
+    """Where a plain function runs."""
+    timeout: timedelta | None
+    """The timeout, unless the job has its own."""
+    on_dead: Callable[[Job], Any] | None
+    """Called with a job that was buried."""
+    stores_result: bool
+    """Whether the return value is stored, unless the job has its own option."""
+    wants_run: bool
+    """Whether the function has a parameter for the `Run`."""
+    rules: ErrorRules
 
     def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the call."""
-        ...
-
-    def forgives(self, error: BaseException) -> bool:
-        """True for an error that means that the work is done."""
-        ...
-
-    def outcome_of(self, error: BaseException) -> Outcome | None:
-        """The outcome for an error; None for a normal failure."""
-        ...
-
-    def to_json(self, value: Any) -> Json:
-        """The return value as it is stored."""
         ...
 
 
@@ -109,7 +77,7 @@ class Handlers(Protocol):
         """All kinds, for the start report."""
         ...
 
-    def get(self, kind: str) -> BoundHandler | None:
+    def get(self, kind: str) -> Handler | None:
         """The handler of a kind, if there is one."""
         ...
 
@@ -118,14 +86,14 @@ class HeldDelivery:
     """A delivery that is leased to this worker: waiting, running, or not yet reported."""
 
     __slots__ = (
-        "cause", "completed", "declared", "delivery", "duration", "is_over", "job", "outcome",
+        "cause", "completed", "delivery", "duration", "handler", "is_over", "job", "outcome",
         "run", "started", "stop", "timeout", "timer",
     )  # fmt: skip
 
-    def __init__(self, job: Job, declared: BoundHandler) -> None:
+    def __init__(self, job: Job, handler: Handler) -> None:
         """Waits for a free place."""
         self.job: Job = job
-        self.declared: BoundHandler = declared
+        self.handler: Handler = handler
         self.delivery: Delivery = Delivery(job.id, job.fence)
         self.timeout: timedelta | None = None
         """Set at the start."""
@@ -183,7 +151,7 @@ class Executor:
 
     def start(self, held: HeldDelivery) -> None:
         """Start the handler. An error before the start is the outcome of this delivery."""
-        job, declared = held.job, held.declared
+        job, handler = held.job, held.handler
         held.started = time.monotonic()
         self.running += 1
         if job_log.isEnabledFor(logging.DEBUG):
@@ -193,28 +161,17 @@ class Executor:
             )  # fmt: skip
         try:
             own = job.timeout if job.options_text is not None else None
-            held.timeout = declared.timeout if own is None else own
-            if declared.wants_run:
+            held.timeout = handler.timeout if own is None else own
+            if handler.wants_run:
                 held.run = self._run_of(held)
-            args, kwargs = declared.bind(job, held.run)
+            args, kwargs = handler.bind(job, held.run)
+            if self._hooks.wanted:
+                self._tell_started(job)
             self._start(held, args, kwargs)
         except InvalidInput as error:
             self._end(held, delivery_outcome.on_bad_payload(error))
         except Exception as error:  # noqa: BLE001 - decoding a payload may run application code
             self._end(held, delivery_outcome.on_error(error))
-
-    def _start(self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._hooks.wanted:
-            self._tell_started(held.job)
-        if held.declared.is_async:
-            self._start_task(held, args, kwargs)
-        elif held.declared.isolation == "process":
-            self._start_process(held)
-            return  # its timeout starts when the child calls the handler
-        else:
-            self._start_thread(held, args, kwargs)
-        if held.timeout is not None:
-            self._start_timer(held)
 
     def _run_of(self, held: HeldDelivery) -> Run:
         timeout = held.timeout
@@ -233,27 +190,33 @@ class Executor:
         if job.attempt > 1:
             self._hooks.tell(Redelivered(job))
 
-    # --- tasks ----------------------------------------------------------------------------------
+    def _start(self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if held.handler.is_async:
+            work = self._acall(held, args, kwargs)
+            task = self._loop.create_task(work, context=self._handler_context.copy())
+            # Also a reference to the task: the event loop keeps only a weak one.
+            held.stop = task.cancel
+            task.add_done_callback(partial(self._task_ended, held))
+        elif held.handler.isolation == "process":
+            self._start_process(held)
+            return  # its timeout starts when the child calls the handler
+        else:
+            self._start_thread(held, args, kwargs)
+        if held.timeout is not None:
+            self._start_timer(held)
 
-    def _start_task(
-        self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        work = self._acall(held, args, kwargs)
-        task = self._loop.create_task(work, context=self._handler_context.copy())
-        # Also a reference to the task: the event loop keeps only a weak one.
-        held.stop = task.cancel
-        task.add_done_callback(partial(self._task_ended, held))
+    # --- tasks ----------------------------------------------------------------------------------
 
     async def _acall(
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> DeliveryOutcome | None:
-        declared = held.declared
+        handler = held.handler
         value: Any = None
         running.set(held.job)
         try:
             # Errors and outcomes pass through the hooks, also outcomes that are returned.
-            with self._hooks.running(held.job), _translated(declared):
-                value = _checked(await declared.function(*args, **kwargs))
+            with self._hooks.running(held.job), _translated(handler):
+                value = _checked(await handler.function(*args, **kwargs))
         except asyncio.CancelledError as error:
             return _interrupted(held, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
@@ -262,7 +225,7 @@ class Executor:
             return None
         if isinstance(value, DeliveryOutcome):
             return value
-        return delivery_outcome.on_value(declared, held.job, value)
+        return delivery_outcome.on_value(handler, held.job, value)
 
     def _task_ended(self, held: HeldDelivery, task: asyncio.Task[DeliveryOutcome | None]) -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -276,7 +239,7 @@ class Executor:
         def work() -> None:
             outcome: DeliveryOutcome | None
             try:
-                outcome = call(held.declared, held.job, self._hooks, args, kwargs)
+                outcome = call(held.handler, held.job, self._hooks, args, kwargs)
             except BaseException as error:  # noqa: BLE001 - it would be lost in this thread
                 outcome = _interrupted(held, error)
             self._loop.call_soon_threadsafe(self._end, held, outcome)
@@ -306,8 +269,8 @@ class Executor:
     def interrupt(self, held: HeldDelivery, cause: Cause, outcome: DeliveryOutcome | None) -> None:
         """Stop a handler. A task decides its outcome when it ends; a thread is not waited for."""
         held.interrupt(cause)
-        if not held.declared.is_async and not held.is_over:
-            if held.declared.isolation != "process":
+        if not held.handler.is_async and not held.is_over:
+            if held.handler.isolation != "process":
                 self._threads.abandon()
             self._end(held, outcome)
 
@@ -330,7 +293,7 @@ class Executor:
 
 
 def call(
-    declared: BoundHandler,
+    handler: Handler,
     job: Job,
     hooks: Hooks,
     args: tuple[Any, ...],
@@ -341,11 +304,11 @@ def call(
     running.set(job)
     try:
         # Errors and outcomes pass through the hooks, also outcomes that are returned.
-        with hooks.running(job), _translated(declared):
-            value = _checked(declared.function(*args, **kwargs))
+        with hooks.running(job), _translated(handler):
+            value = _checked(handler.function(*args, **kwargs))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
         return delivery_outcome.on_error(error)
-    return delivery_outcome.on_value(declared, job, value)
+    return delivery_outcome.on_value(handler, job, value)
 
 
 def _checked(value: T) -> T:
@@ -362,16 +325,16 @@ def _checked(value: T) -> T:
 
 
 @contextmanager
-def _translated(declared: BoundHandler) -> Generator[None]:
-    """Apply the declaration of the job to errors: some count as success, some are outcomes."""
+def _translated(handler: Handler) -> Generator[None]:
+    """Apply the rules of the job to errors: some count as success, some are outcomes."""
     try:
         yield
     except Outcome:
         raise
     except Exception as error:
-        if declared.forgives(error):
+        if handler.rules.forgives(error):
             return
-        outcome = declared.outcome_of(error)
+        outcome = handler.rules.outcome_of(error)
         if outcome is None:
             raise
         raise outcome from error

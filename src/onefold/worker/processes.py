@@ -257,7 +257,7 @@ class Processes:
         ended: Callable[[DeliveryOutcome, bool], None],
     ) -> Child:
         """Run a job in a child; `begun` is called before the handler, `ended` after it."""
-        function = held.declared.function
+        function = held.handler.function
         task = ChildTask(
             function.__module__,
             function.__qualname__,
