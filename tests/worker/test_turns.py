@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from onefold import Limit, Onefold, Retry, Run
 from onefold.model.delivery import TakeOrder
-from onefold.worker.deliveries import UncheckedDeliveries
 from onefold.worker.queue_monitor import QueueMonitor
 from onefold.worker.settings import worker_settings
 from tests.fixtures.place import Place
@@ -115,8 +114,8 @@ class TestComingBack:
             async def play() -> None:
                 await onefold.amigrate()
                 notifier = await onefold.context.database.abell()
-                deliveries = UncheckedDeliveries(onefold.context.store)
-                monitor = QueueMonitor(deliveries, worker_settings({}), notifier, asyncio.Event())
+                store = onefold.context.store
+                monitor = QueueMonitor(store, worker_settings({}), notifier, asyncio.Event())
                 order = TakeOrder({"default": 1}, 1, "somebody", 1)
                 for _ in range(2_000):
                     monitor.taken(order, [])

@@ -109,7 +109,6 @@ def take_order(
     worker: str,
     lease: timedelta,
     unknown: Sequence[str] = (),
-    tries: list[str] | None = None,
 ) -> TakeOrder:
     """Check the options of a take."""
     if not _is_limit(limit):
@@ -120,7 +119,6 @@ def take_order(
         checks.text(worker, "worker"),
         span(lease, "lease", least=timedelta(microseconds=1)),
         tuple(unknown),
-        [] if tries is None else tries,
     )
 
 

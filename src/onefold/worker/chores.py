@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from onefold.errors import InvalidInput, OnefoldError
 from onefold.model.event import DuplicatesSuppressed, JobsEnqueued, LeasesExpired
@@ -24,7 +24,7 @@ from onefold.operations import endings, maintenance, queues, schedules
 from onefold.runtime import Pause, Procedure, Transact
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from onefold.app.context import Context
     from onefold.databases import Build
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from onefold.operations.maintenance import Pruned
     from onefold.operations.schedules import Look, Looked
     from onefold.operations.statement import Operation, Sql
-    from onefold.worker.deliveries import DeliveryCalls
     from onefold.worker.settings import WorkerSettings
 
 T = TypeVar("T")
@@ -60,7 +59,7 @@ class Chore(NamedTuple):
 
     name: str
     every: timedelta
-    do: Callable[[], Awaitable[object]]
+    do: Callable[[], Procedure[object]]
 
 
 class Chores:
@@ -69,22 +68,21 @@ class Chores:
     def __init__(
         self,
         context: Context,
-        deliveries: DeliveryCalls,
         settings: WorkerSettings,
         on_buried: Callable[[RescuedJob], None],
     ) -> None:
         """`on_buried` is called with each job that a rescue has buried."""
-        self._store = context.store
-        self._deliveries = deliveries
+        self._runtime = context.runtime
         self._hooks: Hooks = context.hooks
+        self._ticker = Ticker(context.hooks)
         self._stopped = asyncio.Event()
         self._on_buried = on_buried
-        rescue_every = min(settings.lease / 4, timedelta(seconds=15))
+        minute = timedelta(minutes=1)
         self.chores: list[Chore] = [
-            Chore("rescue", rescue_every, self.rescue),
-            Chore("fold", timedelta(seconds=60), deliveries.afold),
-            Chore("prune", timedelta(seconds=60), deliveries.aprune),
-            Chore("sweep", timedelta(seconds=60), deliveries.asweep),
+            Chore("rescue", min(settings.lease / 4, timedelta(seconds=15)), self._rescue),
+            Chore("fold", minute, fold),
+            Chore("prune", minute, prune),
+            Chore("sweep", minute, sweep),
         ]
 
     async def run(self) -> None:
@@ -98,7 +96,7 @@ class Chores:
         """Every worker looks for due ticks; the claim of a tick prevents a second job."""
         while not self._stopped.is_set():
             try:
-                ticked = await self._deliveries.atick()
+                ticked = await self._runtime.arun(self._ticker.tick())
             except OnefoldError as error:
                 log.warning("Schedules could not be read: %s", error)
                 pause = TICK
@@ -128,16 +126,19 @@ class Chores:
     async def once(self, chore: Chore) -> bool:
         """Do a chore unless its interval is claimed; True if it was done."""
         every = span(chore.every * CLAIMED, "every")
-        claimed: bool = await self._store.atransact(
+        claimed = await self._runtime.store.atransact(
             lambda sql: maintenance.begin_chore(sql, chore.name, every=every)
         )
         if claimed:
-            await chore.do()
+            await self._runtime.arun(chore.do())
         return claimed
 
     async def rescue(self) -> None:
         """Rescue all deliveries whose lease or ack timeout is over."""
-        rescued = await self._deliveries.arescue()
+        await self._runtime.arun(self._rescue())
+
+    def _rescue(self) -> Procedure[None]:
+        rescued = yield from rescue()
         if not rescued.total:
             return
         late = rescued.unacknowledged
@@ -147,20 +148,16 @@ class Chores:
                 late.requeued, late.buried,
             )  # fmt: skip
         if rescued.total > late.total:
-            self._tell(
-                rescued.requeued - late.requeued, rescued.buried - late.buried, rescued.expired
-            )
+            requeued, buried = rescued.requeued - late.requeued, rescued.buried - late.buried
+            log.warning(
+                "Rescued jobs whose lease expired: %d are retried, %d buried; %d jobs had expired.",
+                requeued, buried, rescued.expired,
+            )  # fmt: skip
+            if self._hooks.wanted:
+                self._hooks.tell(LeasesExpired(requeued + buried, buried))
         for job in rescued.jobs:
             if job.buried:
                 self._on_buried(job)
-
-    def _tell(self, requeued: int, buried: int, expired: int) -> None:
-        log.warning(
-            "Rescued jobs whose lease expired: %d are retried, %d buried; %d jobs had expired.",
-            requeued, buried, expired,
-        )  # fmt: skip
-        if self._hooks.wanted:
-            self._hooks.tell(LeasesExpired(requeued + buried, buried))
 
 
 def _shards() -> Procedure[range]:
@@ -174,16 +171,15 @@ def _shards() -> Procedure[range]:
     return shards
 
 
-ShardBatch: TypeAlias = "Callable[[Sql, int], Operation[T]]"
-"""One batch of a chore, on one shard."""
-
-
-def _batches(batch: ShardBatch[T], moved: Callable[[T], int]) -> Procedure[list[T]]:
-    """Repeat a batch on every shard until it is not full, each in its own transaction."""
+def _batches(
+    operation: Callable[..., Operation[T]], moved: Callable[[T], int]
+) -> Procedure[list[T]]:
+    """Repeat an operation on every shard until a batch is not full, each in its own transaction."""
     results: list[T] = []
     for shard in (yield from _shards()):
         while True:
-            result, pause = yield from _one_batch(partial(_on_shard, batch, shard))
+            build = partial(operation, shard=shard, limit=SMALL_BATCH)
+            result, pause = yield from _one_batch(build)
             results.append(result)
             if moved(result) < SMALL_BATCH:
                 break
@@ -198,11 +194,7 @@ def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
     return result, Pause(min(time.monotonic() - started, LONGEST_PAUSE))
 
 
-def _on_shard(batch: ShardBatch[T], shard: int, sql: Sql) -> Operation[T]:
-    return batch(sql, shard)
-
-
-def rescue(limit: int | None) -> Procedure[Rescued]:
+def rescue(limit: int | None = None) -> Procedure[Rescued]:
     """Requeue or bury jobs whose lease is over; bury those that have expired."""
     if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
@@ -225,21 +217,13 @@ def rescue(limit: int | None) -> Procedure[Rescued]:
 
 def prune() -> Procedure[Pruned]:
     """Remove ended jobs whose retention is over."""
-
-    def batch(sql: Sql, shard: int) -> Operation[Pruned]:
-        return maintenance.prune(sql, shard=shard, limit=SMALL_BATCH)
-
-    done = yield from _batches(batch, lambda pruned: pruned.total)
+    done = yield from _batches(maintenance.prune, lambda pruned: pruned.total)
     return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
 
 
 def fold() -> Procedure[int]:
     """Add up the notes of suppressed duplicates."""
-
-    def batch(sql: Sql, shard: int) -> Operation[int]:
-        return maintenance.fold_duplicates(sql, shard=shard, limit=SMALL_BATCH)
-
-    return sum((yield from _batches(batch, lambda folded: folded)))
+    return sum((yield from _batches(maintenance.fold_duplicates, lambda folded: folded)))
 
 
 def sweep() -> Procedure[int]:
@@ -248,21 +232,14 @@ def sweep() -> Procedure[int]:
     for shard in (yield from _shards()):
         start: int | None = 0
         while start is not None:
-            swept, pause = yield from _one_batch(_sweep_batch(shard, start))
+            build = partial(maintenance.sweep, shard=shard, limit=SMALL_BATCH, start=start)
+            swept, pause = yield from _one_batch(build)
             deleted += swept.deleted
             start = swept.next
             if start is not None:
                 yield pause
-    yield from _batches(_forget_rates, lambda forgotten: forgotten)
+    yield from _batches(queues.forget_rates, lambda deleted: deleted)
     return deleted
-
-
-def _forget_rates(sql: Sql, shard: int) -> Operation[int]:
-    return queues.forget_rates(sql, shard=shard, limit=SMALL_BATCH)
-
-
-def _sweep_batch(shard: int, start: int) -> Build[maintenance.Swept]:
-    return lambda sql: maintenance.sweep(sql, shard=shard, limit=SMALL_BATCH, start=start)
 
 
 class Ticker:
@@ -281,7 +258,8 @@ class Ticker:
         for shard in look.due:
             cursor: tuple[str, str] | None = ("", "")
             while cursor is not None:
-                looked: Looked = yield Transact(partial(_tick, shard=shard, cursor=cursor))
+                build = partial(schedules.tick, shard=shard, cursor=cursor)
+                looked: Looked = yield Transact(build)
                 ticks += looked.ticks
                 broken += looked.broken
                 cursor = looked.cursor
@@ -320,7 +298,3 @@ class Ticker:
         )
         for (event, kind, queue, tenant), count in counts.items():
             hooks.tell(event(kind, queue, count, tenant))
-
-
-def _tick(sql: Sql, *, shard: int, cursor: tuple[str, str]) -> Operation[Looked]:
-    return schedules.tick(sql, shard, cursor)

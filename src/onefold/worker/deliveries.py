@@ -29,7 +29,6 @@ from onefold.model.queue import Outlook, queue_names
 from onefold.model.timestamps import span
 from onefold.operations import deliveries as leases
 from onefold.operations import endings, queues
-from onefold.operations import queues as gates
 from onefold.operations.endings import Ending
 from onefold.operations.limited_take import take_controlled
 from onefold.runtime import Procedure, Transact
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.app.context import Context
-    from onefold.databases import Build, Store
+    from onefold.databases import Build
     from onefold.model.job import Job, Json
     from onefold.model.schedule import Ticked
     from onefold.operations.deliveries import Finish
@@ -87,7 +86,7 @@ class DeliveryCalls:
         self._context = context
         self._rotation = ShardRotation()
         self._ticker = chores.Ticker(context.hooks)
-        self._after: dict[str, str] = {}
+        self._groups: dict[str, str] = {}
         """By queue: the group with which its last limited take has ended."""
 
     def take(
@@ -196,17 +195,13 @@ class DeliveryCalls:
         worker: str,
         lease: timedelta,
         unknown: Sequence[str] = (),
-        tries: list[str] | None = None,
     ) -> TakenUnderControl:
         """Lease due jobs of a queue as its limits and its order allow, groups in turn.
 
-        By priority, run_at and id, over all shards. Kinds in `unknown` are not taken. `tries`
-        receives the ids of the takes: only the last of them can have a response.
+        By priority, run_at and id, over all shards. Kinds in `unknown` are not taken.
         """
-        order = take_order(
-            [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
-        )
-        return self._context.runtime.run(self._take_limited(queue, order))
+        order = take_order([queue], limit=limit, worker=worker, lease=lease, unknown=unknown)
+        return self._context.store.transact(self._limited_take(queue, order))
 
     async def atake_limited(
         self,
@@ -216,20 +211,13 @@ class DeliveryCalls:
         worker: str,
         lease: timedelta,
         unknown: Sequence[str] = (),
-        tries: list[str] | None = None,
     ) -> TakenUnderControl:
         """`take_limited`, awaited."""
-        order = take_order(
-            [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
-        )
-        return await self._context.runtime.arun(self._take_limited(queue, order))
+        order = take_order([queue], limit=limit, worker=worker, lease=lease, unknown=unknown)
+        return await self._context.store.atransact(self._limited_take(queue, order))
 
-    def _take_limited(self, queue: str, order: TakeOrder) -> Procedure[TakenUnderControl]:
-        taken: TakenUnderControl = yield Transact(
-            partial(limited_take, queue=queue, order=order, after=self._after.get(queue, ""))
-        )
-        _remember(self._after, queue, taken)
-        return taken
+    def _limited_take(self, queue: str, order: TakeOrder) -> Build[TakenUnderControl]:
+        return partial(limited_take, queue=queue, order=order, groups=self._groups)
 
     def retry(
         self,
@@ -345,62 +333,6 @@ class DeliveryCalls:
         return await self._context.runtime.arun(chores.fold())
 
 
-class UncheckedDeliveries:
-    """The calls of a worker. Its values come from our own code: they are not checked."""
-
-    def __init__(self, store: Store) -> None:
-        """On this store."""
-        self._store = store
-        self._rotation = ShardRotation()
-        self._after: dict[str, str] = {}
-        """By queue: the group with which its last limited take ended."""
-
-    async def finish_and_take(
-        self, finishes: Sequence[Finish], order: TakeOrder | None
-    ) -> tuple[list[Ended], list[Job]]:
-        """Complete deliveries and take jobs, without waiting for locks.
-
-        A delivery that is answered as lost while its job is alive may only have been locked, or
-        have a successor: repeat it with `finish`.
-        """
-        turn = 0 if order is None else self._rotation.next(order.queues)
-        return await self._store.atransact(
-            partial(finish_then_take, finishes=finishes, order=order, turn=turn)
-        )
-
-    async def take_limited(self, queue: str, order: TakeOrder) -> TakenUnderControl:
-        """Take from one queue as its limits, groups and order allow."""
-        after = self._after.get(queue, "")
-        taken = await self._store.atransact(
-            partial(limited_take, queue=queue, order=order, after=after)
-        )
-        _remember(self._after, queue, taken)
-        return taken
-
-    async def look(self, names: Sequence[str]) -> list[Outlook]:
-        """What is due in these queues, and when the next job will be."""
-        return await self._store.atransact(partial(queues.look, queues=names), write=False)
-
-    async def end(self, endings_: Sequence[Ending]) -> list[Ended]:
-        """End deliveries in any way but completion."""
-        return await self._store.atransact(lambda sql: endings.end(sql, endings_))
-
-    async def open_queue(self, job: Job) -> bool:
-        """End the hold of a queue after one of its jobs has completed."""
-        queue, taken_at = job.queue, job.taken_at_micros
-        return await self._store.atransact(
-            lambda sql: gates.open_gate(sql, queue, taken_at=taken_at)
-        )
-
-    async def return_taken(self, takes: Sequence[str]) -> int:
-        """Hand back the jobs of takes without a response; returns how many."""
-        return await self._store.atransact(lambda sql: leases.return_taken(sql, takes))
-
-    async def finish(self, finishes: Sequence[Finish]) -> list[Ended]:
-        """Complete deliveries, and wait for locks on their rows."""
-        return await self._store.atransact(lambda sql: leases.finish(sql, finishes))
-
-
 def _finishes(
     jobs: Sequence[Job | Delivery], results: Mapping[str, Json] | None
 ) -> list[leases.Finish]:
@@ -486,18 +418,18 @@ def finish_then_take(
 
 
 def limited_take(
-    sql: Sql, *, queue: str, order: TakeOrder, after: str
+    sql: Sql, *, queue: str, order: TakeOrder, groups: dict[str, str]
 ) -> Operation[TakenUnderControl]:
-    """A take from one queue with limits; groups in turn, beginning after the group `after`."""
+    """A take from one queue with limits; groups in turn.
+
+    `groups` has, by queue, the group with which the last take has ended.
+    """
     yield from begin_take(sql, order)
-    return (yield from take_controlled(sql, order, queue, after=after))
-
-
-def _remember(after: dict[str, str], queue: str, taken: TakenUnderControl) -> None:
-    if after.get(queue, "") != taken.after:
-        if len(after) >= REMEMBERED:
-            after.clear()
-        after[queue] = taken.after
+    taken = yield from take_controlled(sql, order, queue, after=groups.get(queue, ""))
+    if len(groups) >= REMEMBERED and queue not in groups:
+        groups.clear()
+    groups[queue] = taken.after
+    return taken
 
 
 def begin_take(sql: Sql, order: TakeOrder) -> Operation[None]:

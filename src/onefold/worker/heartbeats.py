@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onefold.errors import OnefoldError
+from onefold.model.timestamps import span
+from onefold.operations.deliveries import heartbeat
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
+    from onefold.databases import Store
     from onefold.model.delivery import Delivery
-    from onefold.worker.deliveries import DeliveryCalls
     from onefold.worker.settings import WorkerSettings
 
 log: logging.Logger = logging.getLogger("onefold.worker")
@@ -27,25 +30,23 @@ class Heartbeats:
 
     def __init__(
         self,
-        deliveries: DeliveryCalls,
+        store: Store,
         settings: WorkerSettings,
-        held: Callable[[], Iterable[Delivery]],
+        held: Collection[Delivery],
         lost: Callable[[list[Delivery]], None],
     ) -> None:
-        """`held` is called in the thread, `lost` in the event loop."""
-        self._calls = deliveries
+        """`held` is read in the thread, `lost` is called in the event loop."""
+        self._store = store
         self._settings = settings
         self._held = held
         self._lost = lost
         self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def start(self, loop: AbstractEventLoop) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(
+        threading.Thread(
             target=self._run, args=(loop,), name="onefold-heartbeats", daemon=True
-        )
-        self._thread.start()
+        ).start()
 
     def stop(self) -> None:
         """Renew no more."""
@@ -71,6 +72,8 @@ class Heartbeats:
                     loop.call_soon_threadsafe(self._lost, lost)
 
     def _renew(self) -> list[Delivery]:
-        deliveries = list(self._held())
-        beats = self._calls.heartbeat(deliveries, lease=self._settings.lease)
-        return [delivery for delivery, beat in zip(deliveries, beats, strict=True) if beat.lost]
+        lease = span(self._settings.lease, "lease")
+        if not (held := list(self._held)):
+            return []
+        beats = self._store.transact(partial(heartbeat, deliveries=held, lease=lease))
+        return [delivery for delivery, beat in zip(held, beats, strict=True) if beat.lost]

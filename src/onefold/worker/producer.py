@@ -12,13 +12,17 @@ import random
 import time
 from collections import Counter, deque
 from contextlib import contextmanager
-from math import inf
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from onefold.errors import DatabaseError
 from onefold.model.delivery import Delivery
 from onefold.model.lifecycle import Event
+from onefold.operations import deliveries, endings, queues
+from onefold.operations.deliveries import Finish, is_plain
+from onefold.operations.endings import Ending
 from onefold.worker import delivery_outcome
+from onefold.worker.deliveries import ShardRotation, finish_then_take, limited_take
 from onefold.worker.executor import HeldDelivery
 from onefold.worker.job_log import job_fields, job_log
 from onefold.worker.queue_monitor import Prefetch
@@ -28,11 +32,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Any
 
+    from onefold.databases import Store
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import Job, JobState
-    from onefold.operations.deliveries import Finish
     from onefold.worker.after_commit import AfterCommit
-    from onefold.worker.deliveries import UncheckedDeliveries
     from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import Executor, Handlers
     from onefold.worker.queue_monitor import QueueMonitor
@@ -54,8 +57,8 @@ class Producer:
 
     def __init__(
         self,
-        deliveries: UncheckedDeliveries,
-        registry: Handlers,
+        store: Store,
+        handlers: Handlers,
         settings: WorkerSettings,
         *,
         monitor: QueueMonitor,
@@ -66,14 +69,16 @@ class Producer:
         """Holds nothing. `monitor` and `executor` set `wake` when there may be something to do."""
         self.held: dict[Delivery, HeldDelivery] = {}
         """Deliveries that are leased to this worker and not yet reported."""
-        self._deliveries = deliveries
-        self._registry = registry
+        self._store = store
+        self._handlers = handlers
         self._settings = settings
         self._monitor = monitor
         self._executor = executor
         self._after_commit = after_commit
         self._wake = wake
-        self._lost_takes = LostTakes(deliveries, wake)
+        self._shards = ShardRotation()
+        self._groups: dict[str, str] = {}
+        """By queue: the group with which its last limited take has ended."""
         self._prefetch = Prefetch(settings.prefetch, settings.most_prefetched)
         self._waiting: deque[HeldDelivery] = deque()
         self._completed: list[HeldDelivery] = []
@@ -87,8 +92,10 @@ class Producer:
         self._is_exchanging = False
         """One exchange at a time: jobs that end meanwhile are reported together by the next."""
         self._is_reporting = False
-        self._unknown: set[str] = set()
-        """Kinds without a handler here."""
+        self._lost_takes: dict[str, float] = {}
+        """By id of a take without a response: until when its jobs are searched. No worker knows of
+        these jobs, and the database may process a take after its connection is lost."""
+        self._is_searching = False
         self._probes: dict[str, str] = {}
         """By queue that was held: the id of the one job that may run, as a probe."""
         self._stopping = False
@@ -108,7 +115,7 @@ class Producer:
                 self._executor.start(self._waiting.popleft())
             if not self._is_offline:
                 self._start_tasks()
-            if self._stopping and not (self.held or self._tasks or self._lost_takes.deadlines):
+            if self._stopping and not (self.held or self._tasks or self._lost_takes):
                 return
             await self._wake.wait()
 
@@ -124,13 +131,9 @@ class Producer:
                 self._executor.interrupt(held, "shutdown", delivery_outcome.HANDED_BACK)
         self._wake.set()
 
-    def deliveries(self) -> list[Delivery]:
-        """The deliveries whose leases must be renewed. Called in the thread of the heartbeats."""
-        return list(self.held)
-
-    def lose(self, deliveries: Iterable[Delivery]) -> None:
+    def lose(self, lost: Iterable[Delivery]) -> None:
         """Stop handlers of deliveries whose lease is lost. Their outcomes are not reported."""
-        for delivery in deliveries:
+        for delivery in lost:
             held = self.held.get(delivery)
             if held is None or held.is_over:
                 continue
@@ -148,21 +151,20 @@ class Producer:
     # --- handlers that have ended ---------------------------------------------------------------
 
     def _handler_ended(self, held: HeldDelivery) -> None:
+        self._prefetch.ended += 1
         if held.completed or (held.run is not None and held.run.completed):
             self._completed_by_transaction(held)
         elif held.outcome is None:
             self._drop(held)
             (self._after_commit.lost if held.cause else self._after_commit.parked)(held)
+        elif held.outcome.event is Event.FINISH:
+            self._completed.append(held)
         else:
-            self._to_report(held)
-        self._prefetch.ended += 1
-
-    def _to_report(self, held: HeldDelivery) -> None:
-        (self._completed if _is_finish(held) else self._failed).append(held)
+            self._failed.append(held)
 
     def _completed_by_transaction(self, held: HeldDelivery) -> None:
         """The job is completed. A failure of its handler after the commit is only logged."""
-        if not _is_finish(held) and held.outcome is not None:
+        if held.outcome is not None and held.outcome.event is not Event.FINISH:
             log.error(
                 "Job %s was completed by its transaction, and its handler failed afterwards: %s."
                 " The job does not run again.",
@@ -170,7 +172,6 @@ class Producer:
                 held.outcome.error,
                 extra=job_fields(held.job),
             )
-        self._drop(held)
         self._accepted(held, delivery_outcome.FINISHED, "completed")
 
     def _accepted(
@@ -180,18 +181,11 @@ class Producer:
         state: JobState | None,
         retry_in: timedelta | None = None,
     ) -> None:
+        self._drop(held)
         if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
             del self._probes[held.job.queue]
             self._spawn(self._open_queue(held.job))
         self._after_commit.accepted(held, outcome, state, retry_in)
-
-    async def _open_queue(self, job: Job) -> None:
-        """End the hold of a queue whose probe has completed."""
-        try:
-            await self._deliveries.open_queue(job)
-        except DatabaseError as error:
-            # The queue continues with one job at a time, and the next probe opens it.
-            log.warning("The hold of the queue %r could not be ended: %s", job.queue, error)
 
     def _hand_back_waiting(self) -> None:
         while self._waiting:
@@ -215,29 +209,26 @@ class Producer:
             self._exchange_if_needed()
         if self._failed and not self._is_reporting:
             self._is_reporting = True
-            failed, self._failed = self._failed[:REPORT], self._failed[REPORT:]
-            self._spawn(self._report(failed))
-        if self._lost_takes.deadlines and self._lost_takes.is_due():
-            self._spawn(self._return_lost())
+            self._spawn(self._report(_first(self._failed)))
+        if self._lost_takes and not self._is_searching:
+            self._is_searching = True
+            self._spawn(self._search_lost_takes())
         if self._monitor.limited:
             self._take_from_limited()
 
     def _exchange_if_needed(self) -> None:
         order = None
         if self._monitor.plain and (room := self._room()) > 0:
-            order = self._monitor.next_take(room, self._used, tuple(self._unknown))
-        if order is None and not self._completed:
-            return
-        completed, self._completed = self._completed[:REPORT], self._completed[REPORT:]
-        self._is_exchanging = True
-        if order is not None:
-            self._reserve(order)
-        self._spawn(self._exchange(completed, order))
+            order = self._monitor.next_take(room, self._used)
+            if order is not None:
+                self._reserve(order)
+        if order is not None or self._completed:
+            self._is_exchanging = True
+            self._spawn(self._exchange(_first(self._completed), order))
 
     def _take_from_limited(self) -> None:
         if (room := self._room()) > 0:
-            unknown = tuple(self._unknown)
-            for order in self._monitor.next_limited_takes(room, self._used, unknown):
+            for order in self._monitor.next_limited_takes(room, self._used):
                 self._reserve(order)
                 self._spawn(self._take_limited(order))
 
@@ -266,87 +257,116 @@ class Producer:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._wake.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("The worker lost jobs; they run again when their leases end.", exc_info=error)
 
     # --- transactions ---------------------------------------------------------------------------
 
     async def _exchange(self, completed: list[HeldDelivery], order: TakeOrder | None) -> None:
         """Report completed jobs and take new ones, in one transaction."""
         began = time.monotonic()
-        try:
-            with self._reporting(completed), self._lost_takes.watch(order):
-                ended, taken = await self._deliveries.finish_and_take(_finishes(completed), order)
-                if order is not None:
-                    self._monitor.taken(order, taken)
-                    self._receive(taken)
-                if locked := self._settle(completed, ended):
-                    self._spawn(self._finish_locked(locked))
-        finally:
-            now = time.monotonic()
-            self._prefetch.exchanged(now - began, now)
-            self._is_exchanging = False
+        turn = 0 if order is None else self._shards.next(order.queues)
+        finishes = list(map(_finish, completed))
+        with self._handling_errors(completed, self._completed, order):
+            ended, taken = await self._store.atransact(
+                partial(finish_then_take, finishes=finishes, order=order, turn=turn)
+            )
             if order is not None:
-                self._release(order)
+                self._monitor.taken(order, taken)
+                self._receive(taken)
+            if locked := self._settle(completed, ended):
+                self._spawn(self._finish_locked(locked))
+        now = time.monotonic()
+        self._prefetch.exchanged(now - began, now)
+        self._is_exchanging = False
 
     async def _take_limited(self, order: TakeOrder) -> None:
         """Take from one queue with limits, groups or an order."""
         (queue,) = order.queues
-        try:
-            with self._lost_takes.watch(order):
-                taken = await self._deliveries.take_limited(queue, order)
-        except DatabaseError as error:
-            self._go_offline(error)
-        else:
+        with self._handling_errors(order=order):
+            taken = await self._store.atransact(
+                partial(limited_take, queue=queue, order=order, groups=self._groups)
+            )
             self._monitor.taken_limited(queue, order.limit, taken)
             if taken.proves:
                 self._probes.update((queue, job.id) for job in taken.jobs)
             self._receive(taken.jobs)
-        finally:
-            self._release(order)
 
     async def _report(self, failed: list[HeldDelivery]) -> None:
         """Report other outcomes than completion. This may wait for locks."""
-        try:
-            with self._reporting(failed):
-                endings = [held.outcome.ending(held.delivery) for held in failed if held.outcome]
-                self._settle(failed, await self._deliveries.end(endings))
-                self._monitor.jobs_returned()
-        finally:
-            self._is_reporting = False
+        with self._handling_errors(failed, self._failed):
+            ended = await self._store.atransact(
+                partial(endings.end, endings=list(map(_ending, failed)))
+            )
+            self._settle(failed, ended, waited=True)
+            self._monitor.jobs_returned()
+        self._is_reporting = False
 
     async def _finish_locked(self, completed: list[HeldDelivery]) -> None:
         """Report completed jobs whose rows were locked, or have successors; wait for the locks."""
-        with self._reporting(completed):
-            ended = await self._deliveries.finish(_finishes(completed))
+        with self._handling_errors(completed, self._completed):
+            ended = await self._store.atransact(
+                partial(deliveries.finish, finishes=list(map(_finish, completed)))
+            )
             self._settle(completed, ended, waited=True)
 
-    async def _return_lost(self) -> None:
-        try:
-            await self._lost_takes.hand_back(once=self._stopping)
-        except DatabaseError as error:
-            self._go_offline(error)
+    async def _search_lost_takes(self) -> None:
+        """Hand back the jobs of takes without a response. Repeated until their time is over."""
+        once, takes = self._stopping, list(self._lost_takes)
+        with self._handling_errors():
+            returned = await self._store.atransact(partial(deliveries.return_taken, takes=takes))
+            now = time.monotonic()
+            for take in takes:
+                if once or self._lost_takes[take] <= now:
+                    del self._lost_takes[take]
+            if returned:
+                log.info("The response to a take was lost: %d jobs were handed back.", returned)
+        asyncio.get_running_loop().call_later(SEARCH_INTERVAL, self._search_again)
+
+    def _search_again(self) -> None:
+        self._is_searching = False
+        self._wake.set()
+
+    async def _open_queue(self, job: Job) -> None:
+        """End the hold of a queue whose probe has completed. Without it, another probe follows."""
+        with self._handling_errors():
+            await self._store.atransact(
+                partial(queues.open_gate, queue=job.queue, taken_at=job.taken_at_micros)
+            )
 
     async def _hand_back(self, job: Job) -> None:
-        delivery = Delivery(job.id, job.fence)
-        await self._deliveries.end([delivery_outcome.HANDED_BACK.ending(delivery)])
+        handed_back = Ending(Delivery(job.id, job.fence), Event.HAND_BACK)
+        with self._handling_errors():
+            await self._store.atransact(partial(endings.end, endings=[handed_back]))
 
     @contextmanager
-    def _reporting(self, reported: list[HeldDelivery]) -> Generator[None]:
-        """After a database error, report again: an accepted outcome is answered as `already`."""
+    def _handling_errors(
+        self,
+        reported: Sequence[HeldDelivery] = (),
+        report_again: list[HeldDelivery] | None = None,
+        order: TakeOrder | None = None,
+    ) -> Generator[None]:
+        """Keep the worker running after an error of a transaction.
+
+        After a database error, outcomes are reported again: one that was accepted is answered as
+        `already`. Jobs of a take without a response are searched; only its last try can have one.
+        """
+        answered = True
         try:
             yield
+            self._pause = FIRST_PAUSE
         except DatabaseError as error:
+            answered = False
             self._go_offline(error)
-            for held in reported:
-                if held.delivery in self.held:
-                    self._to_report(held)
+            if report_again is not None:
+                report_again.extend(reported)
         except Exception:
-            log.exception("A report failed; its jobs run again when their leases end.")
+            log.exception("The worker lost jobs; they run again when their leases end.")
             for held in reported:
                 self._drop(held)
-        else:
-            self._pause = FIRST_PAUSE
+        finally:
+            if order is not None:
+                self._release(order)
+                lost = order.tries[:-1] if answered else order.tries
+                self._lost_takes.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
 
     def _settle(
         self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waited: bool = False
@@ -356,9 +376,8 @@ class Producer:
         for held, answer in zip(reported, ended, strict=True):
             if answer.status != "lost":
                 assert held.outcome is not None
-                self._drop(held)
                 self._accepted(held, held.outcome, answer.state, answer.retry_in)
-            elif not waited and _is_finish(held) and not answer.has_ended:
+            elif not waited and not answer.has_ended:
                 locked.append(held)
             else:
                 self._drop(held)
@@ -368,11 +387,11 @@ class Producer:
     def _receive(self, taken: Sequence[Job]) -> None:
         """Hold the taken jobs; those without a handler go back."""
         for job in taken:
-            declared = self._registry.get(job.kind)
-            if declared is None:
+            handler = self._handlers.get(job.kind)
+            if handler is None:
                 self._reject(job)
                 continue
-            held = HeldDelivery(job, declared)
+            held = HeldDelivery(job, handler)
             self.held[held.delivery] = held
             self._used[job.queue] += 1
             self._waiting.append(held)
@@ -383,8 +402,8 @@ class Producer:
                 )  # fmt: skip
 
     def _reject(self, job: Job) -> None:
-        if job.kind not in self._unknown:
-            self._unknown.add(job.kind)
+        if job.kind not in self._monitor.unknown_kinds:
+            self._monitor.unknown_kinds.add(job.kind)
             log.warning(
                 "Jobs of the kind %r are waiting in the queue %r, and this worker has no handler"
                 " for them. They are left for a worker that has one.",
@@ -410,62 +429,19 @@ class Producer:
         self._wake.set()
 
 
-class LostTakes:
-    """Takes without a response: the jobs that they may have leased are handed back.
-
-    No worker knows of these jobs. They are searched several times, because the database may process
-    a take after its connection is lost.
-    """
-
-    def __init__(self, deliveries: UncheckedDeliveries, wake: asyncio.Event) -> None:
-        """Knows of no take."""
-        self._deliveries = deliveries
-        self._wake = wake
-        self.deadlines: dict[str, float] = {}
-        """By id of a take: until when its jobs are searched."""
-        self._next_search = 0.0
-
-    @contextmanager
-    def watch(self, order: TakeOrder | None) -> Generator[None]:
-        """Remember tries without a response. Only the last try can have one."""
-        answered = 1
-        try:
-            yield
-        except DatabaseError:
-            answered = 0
-            raise
-        finally:
-            if order is not None and (lost := order.tries[: len(order.tries) - answered]):
-                self.deadlines.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
-                self._next_search = 0.0
-                self._wake.set()
-
-    def is_due(self) -> bool:
-        """True if it is time to search; then `hand_back` must follow."""
-        due = time.monotonic() >= self._next_search
-        if due:
-            self._next_search = inf
-        return due
-
-    async def hand_back(self, *, once: bool) -> None:
-        """Search jobs of these takes and hand them back."""
-        takes = list(self.deadlines)
-        try:
-            returned = await self._deliveries.return_taken(takes)
-            now = time.monotonic()
-            for take in takes:
-                if once or self.deadlines.get(take, inf) <= now:
-                    self.deadlines.pop(take, None)
-            if returned:
-                log.info("The response to a take was lost: %d jobs were handed back.", returned)
-        finally:
-            self._next_search = time.monotonic() + SEARCH_INTERVAL
-            asyncio.get_running_loop().call_later(SEARCH_INTERVAL, self._wake.set)
+def _first(waiting: list[HeldDelivery]) -> list[HeldDelivery]:
+    """Remove and return the deliveries for one report."""
+    first = waiting[:REPORT]
+    del waiting[:REPORT]
+    return first
 
 
-def _is_finish(held: HeldDelivery) -> bool:
-    return held.outcome is not None and held.outcome.event is Event.FINISH
+def _finish(held: HeldDelivery) -> Finish:
+    assert held.outcome is not None
+    return Finish(held.delivery, held.outcome.result, plain=is_plain(held.job.options_text))
 
 
-def _finishes(completed: Sequence[HeldDelivery]) -> list[Finish]:
-    return [held.outcome.finish(held.delivery, held.job) for held in completed if held.outcome]
+def _ending(held: HeldDelivery) -> Ending:
+    outcome = held.outcome
+    assert outcome is not None
+    return Ending(held.delivery, outcome.event, outcome.after, outcome.reason, outcome.error)

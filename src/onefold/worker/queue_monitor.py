@@ -11,20 +11,21 @@ import logging
 import math
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onefold.errors import DatabaseError
 from onefold.model.delivery import TakeOrder
 from onefold.model.timestamps import span
+from onefold.operations import queues
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from onefold.databases import Bell
+    from onefold.databases import Bell, Store
     from onefold.model.job import Job
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
-    from onefold.worker.deliveries import UncheckedDeliveries
     from onefold.worker.settings import WorkerSettings
 
 
@@ -47,7 +48,7 @@ class QueueMonitor:
 
     def __init__(
         self,
-        deliveries: UncheckedDeliveries,
+        store: Store,
         settings: WorkerSettings,
         notifier: Bell,
         wake: asyncio.Event,
@@ -58,9 +59,11 @@ class QueueMonitor:
         self.limited: dict[str, None] = {}
         """Queues that may have jobs with limits, groups or an order, in the order of their takes.
         One that is being taken from is not in it."""
+        self.unknown_kinds: set[str] = set()
+        """Kinds without a handler in this worker: it does not take them."""
         self.limited_first: bool = False
         """Limited queues go first after a take from plain ones."""
-        self._deliveries = deliveries
+        self._store = store
         self._settings = settings
         self._notifier = notifier
         self._wake = wake
@@ -97,19 +100,15 @@ class QueueMonitor:
 
     # --- takes ----------------------------------------------------------------------------------
 
-    def next_take(
-        self, room: int, used: Mapping[str, int], unknown: tuple[str, ...]
-    ) -> TakeOrder | None:
+    def next_take(self, room: int, used: Mapping[str, int]) -> TakeOrder | None:
         """What to take from plain queues, at most `room` jobs; None if nothing is expected."""
-        queues = self._allot(self.plain, room, used)
-        if not queues:
+        limits = self._allot(self.plain, room, used)
+        if not limits:
             return None
         self.limited_first = True
-        return TakeOrder(queues, room, self._settings.name, self._lease, unknown)
+        return self._order(limits, room)
 
-    def next_limited_takes(
-        self, room: int, used: Mapping[str, int], unknown: tuple[str, ...]
-    ) -> list[TakeOrder]:
+    def next_limited_takes(self, room: int, used: Mapping[str, int]) -> list[TakeOrder]:
         """What to take from limited queues: one take for each queue, as far as there is room."""
         limits = self._allot(self.limited, room, used)
         orders: list[TakeOrder] = []
@@ -118,18 +117,21 @@ class QueueMonitor:
             if number > 0:
                 room -= number
                 del self.limited[queue]
-                name, lease = self._settings.name, self._lease
-                orders.append(TakeOrder({queue: number}, number, name, lease, unknown))
+                orders.append(self._order({queue: number}, number))
         if orders:
             self.limited_first = False
         return orders
 
-    def _allot(self, queues: Collection[str], room: int, used: Mapping[str, int]) -> dict[str, int]:
+    def _order(self, limits: dict[str, int], room: int) -> TakeOrder:
+        unknown = tuple(self.unknown_kinds)
+        return TakeOrder(limits, room, self._settings.name, self._lease, unknown)
+
+    def _allot(self, wanted: Collection[str], room: int, used: Mapping[str, int]) -> dict[str, int]:
         settings = self._settings
         demands = [
             QueueDemand(queue, settings.queues[queue], used.get(queue, 0))
             for queue in (self._rotation if settings.rotates else settings.queues)
-            if queue in queues
+            if queue in wanted
         ]
         return allot(demands, room, places=settings.concurrency, spread=settings.spread)
 
@@ -183,9 +185,10 @@ class QueueMonitor:
                 self._look_in(left)
                 continue
             self._last_look = time.monotonic()
-            queues = list(self._settings.queues)
+            names = list(self._settings.queues)
+            look = partial(queues.look, queues=names)
             try:
-                outlooks = await self._deliveries.look(queues) if queues else []
+                outlooks = await self._store.atransact(look, write=False) if names else []
             except DatabaseError as error:
                 log.warning("Could not look for jobs: %s", error)
                 self._look_in(POLL)

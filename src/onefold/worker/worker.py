@@ -18,7 +18,6 @@ from onefold.model.job import DEFAULT_QUEUE
 from onefold.operations import jobs
 from onefold.worker.after_commit import AfterCommit
 from onefold.worker.chores import Chores
-from onefold.worker.deliveries import DeliveryCalls, UncheckedDeliveries
 from onefold.worker.executor import Executor
 from onefold.worker.heartbeats import Heartbeats
 from onefold.worker.processes import Processes
@@ -137,11 +136,10 @@ class Worker:
         await self._declare()
         warnings = self._serve_declared()
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
-        calls, unchecked = DeliveryCalls(context), UncheckedDeliveries(context.store)
         executor = Executor(context, self.settings, Processes(loop, context.hooks), wake)
-        self._monitor = monitor = QueueMonitor(unchecked, self.settings, notifier, wake)
+        self._monitor = monitor = QueueMonitor(context.store, self.settings, notifier, wake)
         producer = Producer(
-            unchecked,
+            context.store,
             registry,
             self.settings,
             monitor=monitor,
@@ -149,10 +147,9 @@ class Worker:
             after_commit=after_commit,
             wake=wake,
         )
-        heartbeats = Heartbeats(calls, self.settings, producer.deliveries, producer.lose)
+        heartbeats = Heartbeats(context.store, self.settings, producer.held, producer.lose)
         self._chores = chores = Chores(
             context,
-            calls,
             self.settings,
             lambda job: after_commit.dead(job.tenant, job.id, registry.get(job.kind)),
         )
