@@ -30,6 +30,7 @@ class Proxy:
         self._swallowing = False
         self._swallowed: tuple[socket.socket, bytes] | None = None
         self._hangs_up = False
+        self._only_transactions = False
         self._refusing = False
         self._flows = threading.Event()
         self._flows.set()
@@ -59,9 +60,13 @@ class Proxy:
         """Connect to another server from now on."""
         self._parts = conninfo_to_dict(server_url)
 
-    def hang_up(self) -> None:
-        """Lose the answer to the next commit, cut all connections, and refuse others."""
+    def hang_up(self, *, only_transactions: bool = False) -> None:
+        """Lose the answer to the next commit, cut all connections, and refuse others.
+
+        With `only_transactions`, a statement that is committed by itself does not count.
+        """
         self._hangs_up = True
+        self._only_transactions = only_transactions
         self.lose_answers()
 
     @property
@@ -159,10 +164,10 @@ class Proxy:
         with self._lock:
             self._open.update(connections)
 
-    def loses_this(self) -> bool:
+    def loses_this(self, *, by_itself: bool) -> bool:
         """True for as many commits as were asked for."""
         with self._lock:
-            if not self._losing:
+            if not self._losing or (by_itself and self._only_transactions):
                 return False
             self._losing -= 1
             self.lost += 1
@@ -202,7 +207,7 @@ class Wire:
                 if commits and self._proxy.swallows(self._server, data):
                     _close(self._client)
                     return
-                if commits and self._proxy.loses_this():
+                if commits and self._proxy.loses_this(by_itself=b"commit\0" not in data.lower()):
                     self._deaf.set()
                 self._server.sendall(data)
         self._cut()

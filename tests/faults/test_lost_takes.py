@@ -103,7 +103,8 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
                 other.enqueue("work", queue=queue, max_attempts=1)
                 await gate.is_reached()
                 other.enqueue_many([NewJob("work", queue=queue, max_attempts=1)] * JOBS)
-                proxy.hang_up()
+                # A queue with limits: the take that finds jobs is the one in a transaction.
+                proxy.hang_up(only_transactions=queue == "limited")
                 gate.open()
                 await asyncio.to_thread(until, lambda: proxy.refuses)
                 caplog.clear()
