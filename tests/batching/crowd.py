@@ -133,14 +133,13 @@ class Crowd:
         """Whether nobody is on the way to SQLite's writer."""
         if self.place.on_postgres:
             return True
-        writer = self.onefold.target.context.database._state._writer
-        return writer is None or writer._queue.empty()
+        return self.onefold.target.context.database._state.writer._queue.empty()
 
     async def is_idle(self) -> None:
         """Come back when no call is queued, waiting or running."""
         if self.place.on_postgres:
             for groups in self.onefold.target.context.database._state.task_groups.values():
-                for group in groups._groups.values():
+                for group in groups.values():
                     await asyncio.gather(*group._running)
         until(lambda: is_idle(self.onefold.target), "for all calls to end")
 
@@ -257,8 +256,8 @@ def is_idle(onefold: Any) -> bool:
     """Whether no call is queued, waiting or running."""
     state = onefold.context.database._state
     if not hasattr(state, "thread_groups"):
-        return state._writer is None or not state._writer._running
+        return not state.writer._running
     every = [groups for groups in (*state.task_groups.values(), state.thread_groups) if groups]
     return not any(
-        groups._held or any(group._running for group in groups._groups.values()) for groups in every
+        groups._held or any(group._running for group in groups.values()) for groups in every
     )

@@ -245,15 +245,15 @@ class TestGroups:
     def test_a_group_is_made_once(self) -> None:
         groups = groups_of(Weather(set()).transact)
 
-        assert groups.of(item(1)) is groups.of(item(2))
-        assert groups.of(item(1)) is not groups.of(Item(many, 1, "another", 1))
+        assert groups["group"] is groups["group"]
+        assert groups["group"] is not groups["another"]
 
     def test_only_so_many_are_kept(self) -> None:
         groups = groups_of(Weather(set()).transact)
         for number in range(3 * MOST_GROUPS):
-            groups.of(Item(many, 1, number, 1))
+            assert groups[number]
 
-        assert len(groups._groups) <= MOST_GROUPS
+        assert len(groups) <= MOST_GROUPS
 
 
 class Slow:

@@ -1,6 +1,6 @@
 """A shelf keeps a few things, and closes the rest."""
 
-from onefold.databases.sqlite.database import MOST, Shelf
+from onefold.databases.sqlite.handler_transaction import MOST, Shelf
 
 
 class Thing:

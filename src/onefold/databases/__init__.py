@@ -16,6 +16,7 @@ from onefold.errors import InvalidInput
 from onefold.operations.statement import Operation, Sql
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from datetime import timedelta
 
     from onefold.databases.batching import Item
@@ -86,6 +87,14 @@ class Database(Store, Protocol):
     clock: Clock
     label: str
     """The database in messages: its URL without a password."""
+
+    def own(self) -> AbstractContextManager[Any]:
+        """A connection of ours, in a transaction for a handler."""
+        ...
+
+    def aown(self) -> AbstractAsyncContextManager[Any]:
+        """`own`, awaited."""
+        ...
 
     async def abell(self) -> Bell:
         """Notifies a worker when jobs were stored."""

@@ -267,7 +267,7 @@ class HeldKeys(dict[Waiter, tuple[Hashable, Hashable]]):
 
     def waits_for(self, item: Item[Any, Any]) -> bool:
         """Whether a caller waits for the key of an item."""
-        return bool(self) and (item.group, item.key) in list(self.values())
+        return (item.group, item.key) in list(self.values())
 
     def have_turn(self) -> list[Waiter]:
         """The callers that may wait in the database now."""
@@ -426,7 +426,7 @@ class ThreadGroup(ThreadQueue):
     def run(self, item: Item[Any, T]) -> T:
         """Run an item, at once or together with others; apart from them if its key is held."""
         deadline = time.monotonic() + self._timeout
-        if not self._held.waits_for(item):
+        if not self._held or not self._held.waits_for(item):
             with suppress(KeyHeld):
                 return super().run(item)
         return self._run_apart(item, deadline)
@@ -488,7 +488,7 @@ class TaskGroup:
     async def run(self, item: Item[Any, T]) -> T:
         """Run an item, at once or together with others; apart from them if its key is held."""
         deadline = time.monotonic() + self._timeout
-        if not self._held.waits_for(item):
+        if not self._held or not self._held.waits_for(item):
             with suppress(KeyHeld):
                 if self.is_idle:
                     return await self._run_inline(item)
@@ -582,19 +582,18 @@ class TaskGroup:
 G = TypeVar("G", bound=ThreadGroup | TaskGroup)
 
 
-class Groups(Generic[G]):
-    """The groups of a process or of an event loop. They share the waiters for held keys."""
+class Groups(dict[Hashable, G]):
+    """The groups of a process or of an event loop, by name. They share the waiters for held keys.
+
+    `make` makes a group.
+    """
 
     def __init__(self, make: Callable[..., G]) -> None:
+        super().__init__()
         self._make = make
         self._held = HeldKeys()
-        self._groups: dict[Hashable, G] = {}
 
-    def of(self, item: Item[Any, Any]) -> G:
-        """The group of an item."""
-        group = self._groups.get(item.group)
-        if group is None:
-            if len(self._groups) >= MOST_GROUPS:
-                self._groups.clear()  # calls under way go on
-            group = self._groups.setdefault(item.group, self._make(held=self._held))
-        return group
+    def __missing__(self, name: Hashable) -> G:
+        if len(self) >= MOST_GROUPS:
+            self.clear()  # calls under way go on
+        return self.setdefault(name, self._make(held=self._held))

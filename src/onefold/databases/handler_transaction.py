@@ -7,14 +7,8 @@ transaction that is open already is not joined: other code would commit it.
 from __future__ import annotations
 
 import time
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import Generator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -24,10 +18,10 @@ import msgspec
 from onefold.databases import borrowed as refusals
 from onefold.databases.borrowed import borrow
 from onefold.errors import DatabaseBusy, UsageError, WrongConnection
-from onefold.operations.statement import Statement
+from onefold.operations.statement import Statement, run, run_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable
     from types import TracebackType
     from typing import Self
 
@@ -46,8 +40,8 @@ UNUSED: Final = 60.0
 IDLE_CLASS: Final = "25P"
 """SQLSTATEs by which the server ends a session whose transaction took too long."""
 
-Blocking: TypeAlias = AbstractContextManager[Any]
-Awaited: TypeAlias = AbstractAsyncContextManager[Any]
+Opening: TypeAlias = Generator[Any, Any, Any]
+"""Yields the context managers to enter, plain or async; returns the connection of the handler."""
 
 
 class Given(msgspec.Struct):
@@ -109,12 +103,12 @@ class HandlerTransaction:
         connection: Any,
         borrowed: Borrowed,
         database: Database,
-        ending: Blocking | Awaited | None = None,
+        ending: ExitStack | AsyncExitStack,
     ) -> None:
         """`connection` is for the handler; leaving `ending` commits, or rolls back."""
         self.connection = connection
         self.borrowed = borrowed
-        self.blocking: bool = not hasattr(ending, "__aexit__")
+        self.blocking: bool = isinstance(ending, ExitStack)
         """True if the transaction is used and ended by calls that block."""
         self._ending: Any = ending
         self.outer: HandlerTransaction | None = None
@@ -167,9 +161,7 @@ class HandlerTransaction:
     ) -> None:
         """Commit, or roll back after an error."""
         self.leave()
-        ending, self._ending = self._ending, None
-        if ending is not None:
-            ending.__exit__(kind, error, trace)
+        self._ending.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Self:
         """It has begun already; leaving the block ends it."""
@@ -183,9 +175,7 @@ class HandlerTransaction:
     ) -> None:
         """Commit, or roll back after an error."""
         self.leave()
-        ending, self._ending = self._ending, None
-        if ending is not None:
-            await ending.__aexit__(kind, error, trace)
+        await self._ending.__aexit__(kind, error, trace)
 
     def is_on(self, database: Database | None) -> bool:
         """Whether it is a transaction of this database, by label and schema; None is any."""
@@ -197,14 +187,14 @@ class HandlerTransaction:
     def execute(self, build: Build[T]) -> T:
         """Run an operation of ours, after the handler's statements."""
         self._refuse_ended()
-        if _is_a(self.connection, _SESSIONS):
+        if _is_session(self.connection):
             self.connection.flush()
         return self.borrowed.transact(build)
 
     async def aexecute(self, build: Build[T]) -> T:
         """`execute`, awaited."""
         self._refuse_ended()
-        if _is_a(self.connection, _SESSIONS):
+        if _is_session(self.connection):
             await self.connection.flush()
         return await self.borrowed.atransact(build)
 
@@ -213,11 +203,11 @@ class HandlerTransaction:
 
         Django raises by itself. SQLAlchemy begins with the first statement, but knows its state.
         """
-        library = {package for package, _ in _names(self.connection)}
-        if "sqlalchemy" in library:
+        packages = _packages(self.connection)
+        if "sqlalchemy" in packages:
             has_ended = not self.connection.in_transaction()
         else:
-            has_ended = "django" not in library and self.borrowed.failed()
+            has_ended = "django" not in packages and self.borrowed.failed()
         if has_ended:
             raise UsageError(
                 "The transaction has ended inside its block: it was committed or rolled back there,"
@@ -231,20 +221,15 @@ def begin(target: object, database: Database) -> HandlerTransaction:
 
     Its connection has responded: dead connections of a pool are replaced.
     """
-    transaction = _alive(target, database)
-    transaction.enter()
-    return transaction
-
-
-def _alive(target: object, database: Database) -> HandlerTransaction:
     for left in reversed(range(_tries(target))):
         try:
             with ExitStack() as opened:
-                connection = opened.enter_context(_begin(target, database))
+                opening = _opening(target, database, blocking=True)
+                connection = run(opening, opened.enter_context)
                 borrowed = borrow(connection, database)
                 if target is not None:
                     borrowed.transact(_first(connection), write=False)
-                return HandlerTransaction(connection, borrowed, database, opened.pop_all())
+                return _entered(connection, borrowed, database, opened.pop_all())
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
@@ -253,24 +238,27 @@ def _alive(target: object, database: Database) -> HandlerTransaction:
 
 async def abegin(target: object, database: Database) -> HandlerTransaction:
     """`begin`, awaited; for an `async with`."""
-    transaction = await _aalive(target, database)
-    transaction.enter()
-    return transaction
-
-
-async def _aalive(target: object, database: Database) -> HandlerTransaction:
     for left in reversed(range(_tries(target))):
         try:
             async with AsyncExitStack() as opened:
-                connection = await opened.enter_async_context(_abegin(target, database))
+                opening = _opening(target, database, blocking=False)
+                connection = await run_async(opening, opened.enter_async_context)
                 borrowed = borrow(connection, database)
                 if target is not None:
                     await borrowed.atransact(_first(connection), write=False)
-                return HandlerTransaction(connection, borrowed, database, opened.pop_all())
+                return _entered(connection, borrowed, database, opened.pop_all())
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
     raise AssertionError("the last try has raised")
+
+
+def _entered(
+    connection: object, borrowed: Borrowed, database: Database, ending: ExitStack | AsyncExitStack
+) -> HandlerTransaction:
+    transaction = HandlerTransaction(connection, borrowed, database, ending)
+    transaction.enter()
+    return transaction
 
 
 def _tries(target: object) -> int:
@@ -289,22 +277,17 @@ def _is_lost(error: Exception, database: Database) -> bool:
 
 def is_blocking(target: object) -> bool:
     """True for a target of `begin`, False for one of `abegin`; else raises `WrongConnection`."""
-    target = target.lent if isinstance(target, Given) else target
-    names = _names(target)
-    if any(name in _BLOCKING for name in names):
+    names = _names(target.lent if isinstance(target, Given) else target)
+    if not _BLOCKING.keys().isdisjoint(names):
         return True
-    if any(name in _AWAITED for name in names):
+    if not _AWAITED.keys().isdisjoint(names):
         return False
-    raise _unknown(target)
+    raise WrongConnection(target, refusals.instead_of(names))
 
 
 def is_target(value: object) -> bool:
     """Whether a transaction can be begun on it."""
-    try:
-        is_blocking(value)
-    except WrongConnection:
-        return False
-    return True
+    return not (_BLOCKING.keys() | _AWAITED.keys()).isdisjoint(_names(value))
 
 
 def current_target(target: object) -> object:
@@ -316,7 +299,7 @@ def current_target(target: object) -> object:
 
 def refuse_thread_bound(target: object) -> None:
     """Reject a target that is bound to one thread: awaited code may change the thread."""
-    if any(package == "django" for package, _ in _names(target)):
+    if "django" in _packages(target):
         raise WrongConnection(
             target,
             "belongs to the thread that has opened it, and nothing that is awaited stays in one."
@@ -332,66 +315,28 @@ def _first(connection: object) -> Build[None]:
     """
 
     def build(sql: Sql) -> Operation[None]:
-        if sql.dialect == "postgres" and any(
-            name == "sqlalchemy" for name, _ in _names(connection)
-        ):
+        if sql.dialect == "postgres" and "sqlalchemy" in _packages(connection):
             yield Statement("answer", "select 1", {})
 
     return build
 
 
-def _begin(target: object, database: Database) -> Blocking:
+def _opening(target: Any, database: Database, *, blocking: bool) -> Opening:
     if target is None:
-        return _own(database)
+        return (yield database.own() if blocking else database.aown())
     if isinstance(target, Given):
         if target.has_begun():
-            return _session(target.lent)
+            return (yield from _begun_session(target.lent, blocking=blocking))
         target = target.lent
+    kinds = _BLOCKING if blocking else _AWAITED
     for name in _names(target):
-        if name in _BLOCKING:
-            return _BLOCKING[name](target)
-        if name in _AWAITED:
-            raise WrongConnection(
-                target, "is async. Use it with `async with`, in an async handler."
-            )
-    raise _unknown(target)
-
-
-def _abegin(target: object, database: Database) -> Awaited:
-    if target is None:
-        return _aown(database)
-    if isinstance(target, Given):
-        if target.has_begun():
-            return _async_session(target.lent)
-        target = target.lent
-    for name in _names(target):
-        if name in _AWAITED:
-            return _AWAITED[name](target)
-        if name in _BLOCKING:
-            raise WrongConnection(
-                target, "is sync. Use it with `with`, in a handler that is not a coroutine."
-            )
-    raise _unknown(target)
-
-
-def _own(database: Database) -> Blocking:
-    if database.sql.dialect == "sqlite":
-        from onefold.databases.sqlite import handler_transaction
-
-        return handler_transaction.own(database)
-    from onefold.databases.postgres import database as transactions
-
-    return transactions.own(database)
-
-
-def _aown(database: Database) -> Awaited:
-    if database.sql.dialect == "sqlite":
-        from onefold.databases.sqlite import handler_transaction
-
-        return handler_transaction.aown(database)
-    from onefold.databases.postgres import database as transactions
-
-    return transactions.aown(database)
+        if name in kinds:
+            return (yield from kinds[name](target))
+    if is_blocking(target):
+        raise WrongConnection(
+            target, "is sync. Use it with `with`, in a handler that is not a coroutine."
+        )
+    raise WrongConnection(target, "is async. Use it with `async with`, in an async handler.")
 
 
 def _names(target: object) -> list[tuple[str, str]]:
@@ -399,94 +344,119 @@ def _names(target: object) -> list[tuple[str, str]]:
     return [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
 
 
-def _is_a(target: object, names: frozenset[tuple[str, str]]) -> bool:
-    return not names.isdisjoint(_names(target))
+def _packages(target: object) -> set[str]:
+    return {package for package, _ in _names(target)}
+
+
+def _is_session(lent: object) -> bool:
+    return not _SESSIONS.isdisjoint(_names(lent))
 
 
 def _has_begun(lent: Any) -> bool:
-    return _is_a(lent, _SESSIONS) and lent.in_transaction()
-
-
-def _unknown(target: object) -> WrongConnection:
-    return WrongConnection(target, refusals.instead_of(_names(target)))
+    return _is_session(lent) and lent.in_transaction()
 
 
 def _refuse_begun(target: object, *, begun: bool) -> None:
     if begun:
-        raise WrongConnection(
-            target,
-            "has an open transaction, which other code began and will end. Commit it before, or"
-            " give a connection that is free.",
-        )
+        raise refusals.has_begun(target)
 
 
-# --- sync -----------------------------------------------------------------------------------------
+# Each of these begins a transaction in the way of its library. The names of the methods are the
+# same for plain and for async objects.
 
 
-def _sqlite(connection: Any) -> Blocking:
-    from onefold.databases.sqlite import handler_transaction
+def _sqlite(connection: Any) -> Opening:
+    from onefold.databases.sqlite.handler_transaction import lent
 
-    return handler_transaction.lent(connection)
+    return (yield lent(connection))
 
 
-@contextmanager
-def _psycopg(connection: Any) -> Generator[Any]:
+def _aiosqlite(connection: Any) -> Opening:
+    from onefold.databases.sqlite.handler_transaction import alent
+
+    return (yield alent(connection))
+
+
+def _psycopg(connection: Any) -> Opening:
     _refuse_begun(connection, begun=bool(connection.info.transaction_status))
-    with connection.transaction():
-        yield connection
+    yield connection.transaction()
+    return connection
 
 
-@contextmanager
-def _psycopg_pool(pool: Any) -> Generator[Any]:
-    with pool.connection() as connection, connection.transaction():
-        yield connection
+def _psycopg_pool(pool: Any) -> Opening:
+    connection = yield pool.connection()
+    yield connection.transaction()
+    return connection
 
 
-@contextmanager
-def _sqlalchemy(lent: Any) -> Generator[Any]:
+def _asyncpg(connection: Any) -> Opening:
+    _refuse_begun(connection, begun=connection.is_in_transaction())
+    yield connection.transaction()
+    return connection
+
+
+def _asyncpg_pool(pool: Any) -> Opening:
+    connection = yield pool.acquire()
+    yield connection.transaction()
+    return connection
+
+
+def _sqlalchemy(lent: Any) -> Opening:
     """A connection or a session."""
     _refuse_begun(lent, begun=lent.in_transaction())
-    with lent.begin():
-        yield lent
+    yield lent.begin()
+    return lent
 
 
-@contextmanager
-def _session(session: Any) -> Generator[Any]:
-    """A session that has begun."""
-    with session.get_transaction():
-        yield session
+def _scoped(registry: Any) -> Opening:
+    """The session of this thread or task."""
+    return (yield from _sqlalchemy(registry()))
 
 
-def _scoped(registry: Any) -> Blocking:
-    """The session of this thread."""
-    return _sqlalchemy(registry())
-
-
-def _begins(maker: Any) -> Any:
+def _begins(maker: Any) -> Opening:
     """An engine or a maker of sessions: its `begin` opens a transaction."""
-    return maker.begin()
+    return (yield maker.begin())
 
 
-@contextmanager
-def _django(connection: Any) -> Generator[Any]:
+def _begun_session(session: Any, *, blocking: bool) -> Opening:
+    yield session.get_transaction() if blocking else _async_block(session)
+    return session
+
+
+@asynccontextmanager
+async def _async_block(session: Any) -> AsyncGenerator[None]:
+    """The transaction of its sync session is the one to enter."""
+    block = session.sync_session.get_transaction().__enter__()
+
+    def end(_: Any, *how: Any) -> None:
+        block.__exit__(*how)
+
+    try:
+        yield
+    except BaseException as error:
+        await session.run_sync(end, type(error), error, None)
+        raise
+    await session.run_sync(end, None, None, None)
+
+
+def _django(connection: Any) -> Opening:
     from onefold.databases.borrowed.django import atomic
 
     _refuse_begun(connection, begun=connection.in_atomic_block)
     if connection.connection is not None and not connection.is_usable():
         connection.close()  # Django connects again by itself.
-    with atomic(connection):
-        yield connection
+    yield atomic(connection)
+    return connection
 
 
-@contextmanager
-def _django_savepoint(target: OpenBlock) -> Generator[Any]:
+def _django_savepoint(target: OpenBlock) -> Opening:
     from onefold.databases.borrowed.django import atomic
 
-    with atomic(target.connection, durable=False):
-        yield target.connection
+    yield atomic(target.connection, durable=False)
+    return target.connection
 
 
-_BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
+_BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Opening]]] = {
     ("sqlite3", "Connection"): _sqlite,
     ("psycopg", "Connection"): _psycopg,
     ("psycopg_pool", "ConnectionPool"): _psycopg_pool,
@@ -501,82 +471,18 @@ _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
 }
 """By the package and the name of the target's class or of a base class."""
 
-_SESSIONS: Final = frozenset({("sqlalchemy", "Session"), ("sqlalchemy", "AsyncSession")})
-
-
-# --- async ----------------------------------------------------------------------------------------
-
-
-def _aiosqlite(connection: Any) -> Awaited:
-    from onefold.databases.sqlite import handler_transaction
-
-    return handler_transaction.alent(connection)
-
-
-@asynccontextmanager
-async def _async_psycopg(connection: Any) -> AsyncGenerator[Any]:
-    _refuse_begun(connection, begun=bool(connection.info.transaction_status))
-    async with connection.transaction():
-        yield connection
-
-
-@asynccontextmanager
-async def _async_psycopg_pool(pool: Any) -> AsyncGenerator[Any]:
-    async with pool.connection() as connection, connection.transaction():
-        yield connection
-
-
-@asynccontextmanager
-async def _asyncpg(connection: Any) -> AsyncGenerator[Any]:
-    _refuse_begun(connection, begun=connection.is_in_transaction())
-    async with connection.transaction():
-        yield connection
-
-
-@asynccontextmanager
-async def _asyncpg_pool(pool: Any) -> AsyncGenerator[Any]:
-    async with pool.acquire() as connection, connection.transaction():
-        yield connection
-
-
-@asynccontextmanager
-async def _async_sqlalchemy(lent: Any) -> AsyncGenerator[Any]:
-    _refuse_begun(lent, begun=lent.in_transaction())
-    async with lent.begin():
-        yield lent
-
-
-@asynccontextmanager
-async def _async_session(session: Any) -> AsyncGenerator[Any]:
-    """A session that has begun. The transaction of its sync session is the one to enter."""
-    block = session.sync_session.get_transaction().__enter__()
-
-    def end(_: Any, *how: Any) -> None:
-        block.__exit__(*how)
-
-    try:
-        yield session
-    except BaseException as error:
-        await session.run_sync(end, type(error), error, None)
-        raise
-    await session.run_sync(end, None, None, None)
-
-
-def _async_scoped(registry: Any) -> Awaited:
-    """The session of this task."""
-    return _async_sqlalchemy(registry())
-
-
-_AWAITED: Final[dict[tuple[str, str], Callable[[Any], Awaited]]] = {
+_AWAITED: Final[dict[tuple[str, str], Callable[[Any], Opening]]] = {
     ("aiosqlite", "Connection"): _aiosqlite,
-    ("psycopg", "AsyncConnection"): _async_psycopg,
-    ("psycopg_pool", "AsyncConnectionPool"): _async_psycopg_pool,
+    ("psycopg", "AsyncConnection"): _psycopg,
+    ("psycopg_pool", "AsyncConnectionPool"): _psycopg_pool,
     ("asyncpg", "Connection"): _asyncpg,
     ("asyncpg", "PoolConnectionProxy"): _asyncpg,
     ("asyncpg", "Pool"): _asyncpg_pool,
-    ("sqlalchemy", "AsyncConnection"): _async_sqlalchemy,
-    ("sqlalchemy", "AsyncSession"): _async_sqlalchemy,
-    ("sqlalchemy", "async_scoped_session"): _async_scoped,
+    ("sqlalchemy", "AsyncConnection"): _sqlalchemy,
+    ("sqlalchemy", "AsyncSession"): _sqlalchemy,
+    ("sqlalchemy", "async_scoped_session"): _scoped,
     ("sqlalchemy", "AsyncEngine"): _begins,
     ("sqlalchemy", "async_sessionmaker"): _begins,
 }
+
+_SESSIONS: Final = frozenset({("sqlalchemy", "Session"), ("sqlalchemy", "AsyncSession")})

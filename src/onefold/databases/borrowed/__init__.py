@@ -79,6 +79,15 @@ def expect(system: str, connection: object, database: Database) -> None:
         )
 
 
+def has_begun(connection: object) -> WrongConnection:
+    """The error for a connection with a transaction, where we have to begin one."""
+    return WrongConnection(
+        connection,
+        "has an open transaction, which other code began and will end. Commit it before, or give"
+        " a connection that is free.",
+    )
+
+
 def closed(connection: object) -> WrongConnection:
     """The error for a connection that is not open."""
     return WrongConnection(connection, "is not open. Give it a connection that is.")

@@ -17,7 +17,7 @@ from onefold.databases import borrowed
 from onefold.databases.borrowed import RunsAlone
 from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
-from onefold.databases.postgres.transaction import aexecute, execute
+from onefold.databases.postgres.transaction import awaited, called, execute
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
 from onefold.operations.statement import Rows, Statement, compiled, run, run_async
 
@@ -178,7 +178,7 @@ class BorrowedPsycopg(_Psycopg, _Blocking):
 
     def _execute(self, statement: Statement) -> Rows:
         with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
-            return execute(cursor, statement, self._clock)
+            return run(execute(cursor, statement, self._clock), called)
 
 
 class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
@@ -186,7 +186,7 @@ class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
 
     async def _execute(self, statement: Statement) -> Rows:
         async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-            return await aexecute(cursor, statement, self._clock)
+            return await run_async(execute(cursor, statement, self._clock), awaited)
 
 
 class BorrowedAsyncpg(_Awaited):

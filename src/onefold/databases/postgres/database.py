@@ -14,7 +14,7 @@ import random
 import re
 import time
 import weakref
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -38,13 +38,13 @@ from onefold.databases.postgres.pool import (
     open_in_this_loop,
 )
 from onefold.databases.postgres.transaction import (
-    AsyncPostgresTransaction,
+    RETRIED,
     AsyncSession,
     Effort,
     PostgresTransaction,
     Session,
-    StillOpen,
-    aexecute,
+    awaited,
+    called,
     execute,
 )
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
@@ -57,15 +57,15 @@ from onefold.operations.migrations import (
     read_identity,
     script,
 )
-from onefold.operations.statement import Rows, Sql
-from onefold.operations.unique_keys import Restart
+from onefold.operations.statement import Rows, Sql, run, run_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
     from typing import Self
 
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Build, Clock
     from onefold.databases.batching import Item
+    from onefold.databases.postgres.transaction import Calls
 
 
 SECRETS: Final = (
@@ -101,6 +101,7 @@ def without_password(url: str) -> str:
 
 
 T = TypeVar("T")
+G = TypeVar("G", ThreadGroup, TaskGroup)
 
 
 _SESSION: Final = "select pg_backend_pid()"
@@ -160,6 +161,7 @@ class PostgresDatabase:
         self._prepares = prepared_statements
         self._is_pooled = False
         self.busy_timeout = busy_timeout
+        self._effort = partial(Effort, self.label, busy_timeout, self.busy)
         self._state = Process()
         self._closed = False
         self.name: str = ""
@@ -171,16 +173,7 @@ class PostgresDatabase:
         """Itself: see `Store`."""
         return self
 
-    def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation in a transaction, again if the database requires it.
-
-        If the response to the commit is lost, the next try checks the status of the transaction. A
-        statement that is committed by itself is sent again: its ids are the client's, so the
-        second try finds the rows of the first one.
-        """
-        return self._transact(build, write=write)
-
-    def _transact(
+    def transact(
         self,
         build: Build[T],
         *,
@@ -188,20 +181,29 @@ class PostgresDatabase:
         patient: bool = True,
         deadline: float | None = None,
     ) -> T:
-        self.identity()
-        effort = self.effort(patient=patient, deadline=deadline)
+        """Run an operation in a transaction, again if the database requires it.
+
+        If the response to the commit is lost, the next try checks the status of the transaction. A
+        statement that is committed by itself is sent again: its ids are the client's, so the
+        second try finds the rows of the first one.
+
+        One that is not `patient` raises `KeyHeld` if it has to wait for a lock.
+        """
+        if self._current().identity is None:
+            self.identity()
+        effort = self._effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = self.get_connection()
-            lost = False
+            attempt = PostgresTransaction(connection, self.clock, effort, write=write)
             try:
-                attempt = PostgresTransaction(connection, self.clock, effort, write=write)
-                return attempt.run(build, self._resend if effort.resends else self._own)
-            except Restart:
-                pause = effort.restart()
-            except StillOpen:
-                pause = effort.wait()
-            except psycopg.Error as error:
-                lost = connection.broken or connection.closed
+                sql = self._resend if effort.resends else self._own
+                return run(attempt.run(build, sql), called)
+            except BaseException as error:
+                with suppress(psycopg.Error):
+                    connection.rollback()
+                if not isinstance(error, RETRIED):
+                    raise
+                lost = connection.closed
                 pause = effort.pause(error, connection_lost=lost)
             finally:
                 pool.putconn(connection)
@@ -209,11 +211,7 @@ class PostgresDatabase:
             if lost:
                 pool.check()
 
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """`transact`, awaited."""
-        return await self._atransact(build, write=write)
-
-    async def _atransact(
+    async def atransact(
         self,
         build: Build[T],
         *,
@@ -221,21 +219,27 @@ class PostgresDatabase:
         patient: bool = True,
         deadline: float | None = None,
     ) -> T:
-        await self.aidentity()
-        effort = self.effort(patient=patient, deadline=deadline)
+        """`transact`, awaited."""
+        if self._current().identity is None:
+            await self.aidentity()
+        effort = self._effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = await self.aget_connection()
-            lost = False
+            attempt = PostgresTransaction(connection, self.clock, effort, write=write)
             try:
-                attempt = AsyncPostgresTransaction(connection, self.clock, effort, write=write)
-                return await attempt.run(build, self._resend if effort.resends else self._own)
-            except Restart:
-                pause = effort.restart()
-            except StillOpen:
-                pause = effort.wait()
-            except psycopg.Error as error:
-                lost = connection.broken or connection.closed
+                sql = self._resend if effort.resends else self._own
+                return await run_async(attempt.run(build, sql), awaited)
+            except Exception as error:
+                with suppress(psycopg.Error):
+                    await connection.rollback()
+                if not isinstance(error, RETRIED):
+                    raise
+                lost = connection.closed
                 pause = effort.pause(error, connection_lost=lost)
+            except BaseException:
+                # Cancelled: the result of the server is not needed any more.
+                await connection.close()
+                raise
             finally:
                 await pool.putconn(connection)
             await asyncio.sleep(pause)
@@ -247,39 +251,31 @@ class PostgresDatabase:
         state = self._current()
         if state.thread_groups is None:
             # Two threads may do so at once. Then their calls are not batched together.
-            state.thread_groups = Groups(partial(ThreadGroup, self._transact, **self._batching()))
-        return state.thread_groups.of(item).run(item)
+            state.thread_groups = self._groups(ThreadGroup, self.transact)
+        return state.thread_groups[item.group].run(item)
 
     async def abatch(self, item: Item[Any, T]) -> T:
         """Run one item, in one commit with the items of other tasks of this event loop."""
         state, loop = self._current(), asyncio.get_running_loop()
         groups = state.task_groups.get(loop)
         if groups is None:
-            make = partial(TaskGroup, self._atransact, **self._batching())
-            groups = state.task_groups[loop] = Groups(make)
-        return await groups.of(item).run(item)
+            groups = state.task_groups[loop] = self._groups(TaskGroup, self.atransact)
+        return await groups[item.group].run(item)
 
-    def _batching(self) -> dict[str, Any]:
-        return {
-            "timeout": self.busy_timeout.total_seconds(),
-            "busy": lambda: self.busy(self.busy_timeout),
-        }
-
-    def effort(self, *, patient: bool = True, deadline: float | None = None) -> Effort:
-        """How long a call is retried: from now on, or until its deadline."""
+    def _groups(self, kind: Callable[..., G], transact: Callable[..., Any]) -> Groups[G]:
         timeout = self.busy_timeout
-        started = None if deadline is None else deadline - timeout.total_seconds()
-        return Effort(self.label, timeout, self.busy, patient=patient, started=started)
+        busy = partial(self.busy, timeout)
+        return Groups(partial(kind, transact, timeout=timeout.total_seconds(), busy=busy))
 
     def get_connection(self) -> tuple[Pool, Session]:
         """A connection in autocommit mode, and the pool that it must return to."""
         replaced = False
         while True:
-            pool = self._pool()
+            pool = self._current().pool or self._open_pool()
             try:
                 return pool, pool.getconn()
             except psycopg_pool.PoolClosed:
-                continue  # By another call, below. After a `close`, `_pool` raises `Closed`.
+                continue  # By another call, below. After a `close`, `_current` raises `Closed`.
             except psycopg_pool.PoolTimeout as error:
                 # No free connection, or no server? One connection of our own shows it.
                 self._connect().close()
@@ -296,7 +292,8 @@ class PostgresDatabase:
         """`get_connection`, awaited."""
         replaced = False
         while True:
-            pool = await self._apool()
+            loop = asyncio.get_running_loop()
+            pool = self._current().pools.get(loop) or await self._open_pool_in(loop)
             try:
                 return pool, await pool.getconn()
             except psycopg_pool.PoolClosed:
@@ -305,7 +302,7 @@ class PostgresDatabase:
                 await (await self._aconnect()).close()
                 if replaced or is_full(pool):
                     raise self._exhausted() from error
-            replaced, state, loop = True, self._current(), asyncio.get_running_loop()
+            replaced, state = True, self._current()
             if state.pools.get(loop) is pool:
                 del state.pools[loop]
             await pool.close(timeout=0)
@@ -331,28 +328,23 @@ class PostgresDatabase:
             self._state = Process()
         return self._state
 
-    def _pool(self) -> Pool:
+    def _open_pool(self) -> Pool:
         state = self._current()
-        if state.pool is None:
-            with state.opening:
-                if state.pool is None:
-                    state.pool = psycopg_pool.ConnectionPool(
-                        self.url, connection_class=Session, open=True, **self._pool_settings()
-                    )
-        return state.pool
+        with state.opening:
+            if state.pool is None:
+                state.pool = psycopg_pool.ConnectionPool(
+                    self.url, connection_class=Session, open=True, **self._pool_settings()
+                )
+            return state.pool
 
-    async def _apool(self) -> AsyncPool:
-        state, loop = self._current(), asyncio.get_running_loop()
-        pool = state.pools.get(loop)
-        if pool is None:
-            async with state.opening_in(loop):
-                # Checked again: a pool that is opened after the close would never be closed.
-                pool = self._current().pools.get(loop)
-                if pool is None:
-                    state.forget_ended_loops()
-                    pool = await open_in_this_loop(self.url, **self._pool_settings())
-                    state.pools[loop] = pool
-        return pool
+    async def _open_pool_in(self, loop: asyncio.AbstractEventLoop) -> AsyncPool:
+        async with self._current().opening_in(loop):
+            # Checked again: a pool that is opened after the close would never be closed.
+            state = self._current()
+            if loop not in state.pools:
+                state.forget_ended_loops()
+                state.pools[loop] = await open_in_this_loop(self.url, **self._pool_settings())
+            return state.pools[loop]
 
     @property
     def _prepare_threshold(self) -> int | None:
@@ -378,28 +370,26 @@ class PostgresDatabase:
             "autocommit": True,
             "row_factory": tuple_row,
             "client_encoding": "utf8",
-            "connect_timeout": self._patience,
+            "connect_timeout": max(2, int(self.busy_timeout.total_seconds())),
             "prepare_threshold": prepare_threshold,
             **self._tcp,
         }
 
     def _connect(self) -> psycopg.Connection[TupleRow]:
-        try:
+        with self._translating(self._exhausted()):
             return psycopg.connect(self.url, **self._connection_settings(None))
-        except psycopg.Error as error:
-            raise_translated(translated(error, self.label, self._exhausted()), error)
 
     async def _aconnect(self) -> psycopg.AsyncConnection[TupleRow]:
-        try:
-            return await psycopg.AsyncConnection.connect(
-                self.url, **self._connection_settings(None)
-            )
-        except psycopg.Error as error:
-            raise_translated(translated(error, self.label, self._exhausted()), error)
+        settings = self._connection_settings(None)
+        with self._translating(self._exhausted()):
+            return await psycopg.AsyncConnection.connect(self.url, **settings)
 
-    @property
-    def _patience(self) -> int:
-        return max(2, int(self.busy_timeout.total_seconds()))
+    @contextmanager
+    def _translating(self, busy: DatabaseBusy) -> Generator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise_translated(translated(error, self.label, busy), error)
 
     def identity(self) -> Identity:
         """Read once per process, on a connection of its own, so that a wrong URL fails at once."""
@@ -407,17 +397,10 @@ class PostgresDatabase:
         if state.identity is None:
             with state.opening:
                 if state.identity is None:
-                    with state.outcome(asked):
-                        self._accept(state, self._read_identity())
+                    with self._opening(state, asked), self._connect() as connection:
+                        self._accept(state, run(self._read_identity(connection), called))
         assert state.identity is not None
         return state.identity
-
-    async def abell(self) -> PostgresBell | SilentBell:
-        """Notifies a worker when jobs were stored."""
-        await self.aidentity()
-        if self._is_pooled or not self.sql.notifies:
-            return SilentBell()
-        return PostgresBell(self._aconnect, self.schema)
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""
@@ -426,28 +409,31 @@ class PostgresDatabase:
             # One at a time: many first calls at once must not open a connection each.
             async with state.opening_in(asyncio.get_running_loop()):
                 if state.identity is None:
-                    with state.outcome(asked):
-                        self._accept(state, await self._aread_identity())
+                    with self._opening(state, asked):
+                        async with await self._aconnect() as connection:
+                            reading = self._read_identity(connection)
+                            self._accept(state, await run_async(reading, awaited))
         assert state.identity is not None
         return state.identity
 
-    def _read_identity(self) -> Rows:
-        try:
-            with self._connect() as connection:
-                found = connection.execute(_SESSION).fetchone()
-                self._is_pooled = found != (connection.info.backend_pid,)
-                return execute(connection.cursor(), self.sql("read_identity"), self.clock)
-        except psycopg.Error as error:
-            raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
+    @contextmanager
+    def _opening(self, state: Process, asked: float) -> Generator[None]:
+        with state.outcome(asked), self._translating(self.busy(self.busy_timeout)):
+            yield
 
-    async def _aread_identity(self) -> Rows:
-        try:
-            async with await self._aconnect() as connection:
-                found = await (await connection.execute(_SESSION)).fetchone()
-                self._is_pooled = found != (connection.info.backend_pid,)
-                return await aexecute(connection.cursor(), self.sql("read_identity"), self.clock)
-        except psycopg.Error as error:
-            raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
+    def _read_identity(self, connection: Any) -> Calls[Rows]:
+        cursor = connection.cursor()
+        yield cursor.execute, _SESSION
+        ((session,),) = yield (cursor.fetchall,)
+        self._is_pooled = session != connection.info.backend_pid
+        return (yield from execute(cursor, self.sql("read_identity"), self.clock))
+
+    async def abell(self) -> PostgresBell | SilentBell:
+        """Notifies a worker when jobs were stored."""
+        await self.aidentity()
+        if self._is_pooled or not self.sql.notifies:
+            return SilentBell()
+        return PostgresBell(self._aconnect, self.schema)
 
     def _accept(self, state: Process, rows: Rows) -> None:
         identity = self.known(rows)
@@ -494,9 +480,11 @@ class PostgresDatabase:
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
             # All calls that queue behind a waiting lock wait as long as it does.
             cursor.execute("set local lock_timeout = 100")
-            rows = execute(cursor, self.sql("read_identity"), self.clock)
-            migrations, identity = self._plan(rows)
+            ((text, _),) = run(execute(cursor, self.sql("read_identity"), self.clock), called)
+            found = found_identity(text, "postgres", self._shards, self.label)
+            migrations = pending("postgres", found.version, schema=self.schema)
             if migrations:
+                identity = found.migrated("postgres")
                 text = script("postgres", migrations, identity, schema=self.schema)
                 cursor.execute(text.encode())
         return migrations
@@ -504,11 +492,6 @@ class PostgresDatabase:
     async def amigrate(self) -> list[Migration]:
         """`migrate`, in a thread: it is a deploy step, not a hot path."""
         return await asyncio.to_thread(self.migrate)
-
-    def _plan(self, rows: Rows) -> tuple[list[Migration], Identity]:
-        found = found_identity(rows[0][0], "postgres", self._shards, self.label)
-        migrations = pending("postgres", found.version, schema=self.schema)
-        return migrations, found.migrated("postgres")
 
     def close(self) -> None:
         """Close the sync pool, and the connections of event loops that have ended."""
@@ -531,27 +514,45 @@ class PostgresDatabase:
         self._closed = True
         return state
 
+    @contextmanager
+    def own(self) -> Generator[Session]:
+        """A connection of ours, in a transaction for a handler."""
+        self.identity()
+        effort = self._effort()
+        with ExitStack() as ending:
+            while True:
+                pool, connection = self.get_connection()
+                ending.callback(_give_back, pool, connection)
+                try:
+                    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+                    ending.enter_context(connection.transaction())
+                    break
+                except psycopg.Error as error:
+                    pause = effort.pause(error, connection_lost=connection.closed)
+                ending.close()
+                time.sleep(pause)
+                pool.check()
+            yield connection
 
-@contextmanager
-def own(database: Database) -> Generator[psycopg.Connection[TupleRow]]:
-    """A connection of ours, for one transaction."""
-    assert isinstance(database, PostgresDatabase)
-    database.identity()
-    effort = database.effort()
-    with ExitStack() as ending:
-        while True:
-            pool, connection = database.get_connection()
-            ending.callback(_give_back, pool, connection)
-            try:
-                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-                ending.enter_context(connection.transaction())
-                break
-            except psycopg.Error as error:
-                pause = effort.pause(error, connection_lost=connection.closed)
-            ending.close()
-            time.sleep(pause)
-            pool.check()
-        yield connection
+    @asynccontextmanager
+    async def aown(self) -> AsyncGenerator[AsyncSession]:
+        """`own`, awaited."""
+        await self.aidentity()
+        effort = self._effort()
+        async with AsyncExitStack() as ending:
+            while True:
+                pool, connection = await self.aget_connection()
+                ending.push_async_callback(_agive_back, pool, connection)
+                try:
+                    await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+                    await ending.enter_async_context(connection.transaction())
+                    break
+                except psycopg.Error as error:
+                    pause = effort.pause(error, connection_lost=connection.closed)
+                await ending.aclose()
+                await asyncio.sleep(pause)
+                await pool.check()
+            yield connection
 
 
 def _give_back(pool: Pool, connection: Session) -> None:
@@ -560,28 +561,6 @@ def _give_back(pool: Pool, connection: Session) -> None:
         connection.isolation_level = None
         connection.row_factory = tuple_row
     pool.putconn(connection)
-
-
-@asynccontextmanager
-async def aown(database: Database) -> AsyncGenerator[psycopg.AsyncConnection[TupleRow]]:
-    """`own`, awaited."""
-    assert isinstance(database, PostgresDatabase)
-    await database.aidentity()
-    effort = database.effort()
-    async with AsyncExitStack() as ending:
-        while True:
-            pool, connection = await database.aget_connection()
-            ending.push_async_callback(_agive_back, pool, connection)
-            try:
-                await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-                await ending.enter_async_context(connection.transaction())
-                break
-            except psycopg.Error as error:
-                pause = effort.pause(error, connection_lost=connection.closed)
-            await ending.aclose()
-            await asyncio.sleep(pause)
-            await pool.check()
-        yield connection
 
 
 async def _agive_back(pool: AsyncPool, connection: AsyncSession) -> None:

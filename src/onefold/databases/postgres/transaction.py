@@ -3,16 +3,21 @@
 `begin` is sent with the first statement, and so is the commit if the statement may be committed by
 itself. Such a statement needs no transaction block if it cannot wait for a lock; neither does one
 that only reads.
+
+A try is a generator that yields calls of psycopg, whose methods have the same names on blocking and
+on async connections: `run(tries, called)` or `await run_async(tries, awaited)`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import psycopg
@@ -22,22 +27,41 @@ from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
-from onefold.operations.statement import array_literal, compiled, run, run_async
+from onefold.operations.statement import Rows, array_literal, compiled
+from onefold.operations.unique_keys import Restart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from psycopg.abc import PQGen
-    from psycopg.pq.abc import PGresult
 
     from onefold.databases import Build, Clock
-    from onefold.operations.statement import Rows, Sql, Statement
+    from onefold.operations.statement import Sql, Statement
+
+T = TypeVar("T")
+
+Cursor: TypeAlias = psycopg.Cursor[TupleRow] | psycopg.AsyncCursor[TupleRow]
+Calls: TypeAlias = Generator[tuple[Any, ...], Any, T]
+"""Yields functions of psycopg with their arguments; receives what they return."""
 
 
-def _may_have_rows(result: PGresult | None) -> bool:
-    """In a pipeline, ours or the caller's, a result is unknown until it is fetched."""
-    # Not by the cursor's description, which makes an object per column every time.
-    return result is None or result.nfields > 0
+def called(call: tuple[Any, ...]) -> Any:
+    """Make a call on a blocking connection."""
+    function, *arguments = call
+    return function(*arguments)
+
+
+async def awaited(call: tuple[Any, ...]) -> Any:
+    """Make a call on an async connection."""
+    function, *arguments = call
+    return await function(*arguments)
+
+
+class Query(NamedTuple):
+    """A statement as psycopg takes it."""
+
+    text: bytes
+    parameters: Mapping[str, Any] | None = None
+    cursor: Any = None
+    """Receives the result. None: it is not needed, and the statement is not prepared."""
 
 
 @cache
@@ -45,48 +69,32 @@ def _encoded(text: str) -> bytes:
     return compiled(text, "pyformat")[0].encode()
 
 
-def execute(
-    cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock, *, fetch_rows: bool = True
-) -> Rows:
-    """Run one statement on a cursor that gives tuples; without `fetch_rows`, only send it."""
+def _query(cursor: Cursor, statement: Statement, clock: Clock) -> Query:
     parameters = statement.arrays(array_literal)
     parameters["now"] = None if clock is None else clock()
-    cursor.execute(_encoded(statement.text), parameters)
-    return fetch(cursor) if fetch_rows else ()
+    return Query(_encoded(statement.text), parameters, cursor)
 
 
-def fetch(cursor: psycopg.Cursor[TupleRow]) -> Rows:
+def execute(cursor: Cursor, statement: Statement, clock: Clock) -> Calls[Rows]:
+    """Run one statement on a cursor that gives tuples."""
+    text, parameters, _ = _query(cursor, statement, clock)
+    yield cursor.execute, text, parameters
+    return (yield from fetch(cursor))
+
+
+def fetch(cursor: Cursor) -> Calls[Rows]:
     """The rows of a statement, if it returns any."""
+    # Not by the cursor's description, which makes an object per column every time. In a pipeline,
+    # as the caller may have begun, a result is unknown until it is fetched.
+    result = cursor.pgresult
+    if result is not None and not result.nfields:
+        return ()
     try:
-        return cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
+        return (yield (cursor.fetchall,))
     except psycopg.ProgrammingError:
         if cursor.pgresult is None:
             raise
         return ()  # a result without rows, which is known only now
-
-
-async def aexecute(
-    cursor: psycopg.AsyncCursor[TupleRow],
-    statement: Statement,
-    clock: Clock,
-    *,
-    fetch_rows: bool = True,
-) -> Rows:
-    """`execute`, awaited."""
-    parameters = statement.arrays(array_literal)
-    parameters["now"] = None if clock is None else clock()
-    await cursor.execute(_encoded(statement.text), parameters)
-    return await afetch(cursor) if fetch_rows else ()
-
-
-async def afetch(cursor: psycopg.AsyncCursor[TupleRow]) -> Rows:
-    """`fetch`, awaited."""
-    try:
-        return await cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
-    except psycopg.ProgrammingError:
-        if cursor.pgresult is None:
-            raise
-        return ()
 
 
 # Spread retries, so that two calls that collided do not collide again.
@@ -109,6 +117,10 @@ class StillOpen(Exception):
     """The server has not ended a transaction whose commit was sent on a connection that is lost."""
 
 
+RETRIED: Final = (Restart, StillOpen, psycopg.Error)
+"""The errors after which a transaction may be tried again."""
+
+
 class Effort:
     """How long one call has been retried, and whether to continue."""
 
@@ -118,8 +130,8 @@ class Effort:
         patience: timedelta,
         busy: Callable[[timedelta], DatabaseBusy],
         *,
-        patient: bool,
-        started: float | None = None,
+        patient: bool = True,
+        deadline: float | None = None,
     ) -> None:
         """`busy` makes the error for a lock that was not released in time.
 
@@ -130,56 +142,48 @@ class Effort:
         self._patience = patience
         self.patient = patient
         self._busy = busy
-        self._started = time.monotonic() if started is None else started
+        now = time.monotonic()
+        self._started = now if deadline is None else deadline - patience.total_seconds()
         self._tries = 0
         self.resends: bool = False
         """True if an earlier try may have been stored, and its response was lost."""
         self.unconfirmed: Unconfirmed | None = None
         """The commit of an earlier try whose response was lost."""
 
-    def restart(self) -> float:
-        """Seconds to wait before an operation begins anew; raises after too long."""
+    def pause(self, error: BaseException, *, connection_lost: bool = False) -> float:
+        """Seconds to wait before the next try; raises the caller's error if there is none."""
         waited = timedelta(seconds=time.monotonic() - self._started)
-        if waited >= IMPATIENCE and not self.patient:
-            # Alone, each caller has to retry only for its own key.
-            raise KeyHeld
-        if waited >= self._patience:
-            raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
-        # A row that was neither stored nor found by its key may be our own, from a call that
-        # was interrupted: look for it by its id.
-        self.resends = True
-        return random.random() * PAUSE
-
-    def wait(self) -> float:
-        """Seconds to wait for a transaction that is still open; raises after too long."""
-        waited = timedelta(seconds=time.monotonic() - self._started)
-        if waited >= self._patience:
-            raise DatabaseUnavailable(
-                self._label,
-                "the answer to a commit was lost, and the server has not ended that transaction"
-                " yet. Whether it was stored is not known.",
-            )
-        return self._next_pause()
+        is_over = waited >= self._patience
+        if isinstance(error, Restart):
+            if waited >= IMPATIENCE and not self.patient:
+                # Alone, each caller has to retry only for its own key.
+                raise KeyHeld
+            if is_over:
+                raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
+            # A row that was neither stored nor found by its key may be our own, from a call that
+            # was interrupted: look for it by its id.
+            self.resends = True
+            return random.random() * PAUSE
+        if isinstance(error, StillOpen):
+            if is_over:
+                raise DatabaseUnavailable(
+                    self._label,
+                    "the answer to a commit was lost, and the server has not ended that transaction"
+                    " yet. Whether it was stored is not known.",
+                )
+            return self._next_pause()
+        meaning = verdict(error, connection_lost=connection_lost)
+        if meaning == "waited" and not self.patient:
+            raise KeyHeld from error
+        if is_over or meaning == "final" or (meaning == "stored" and self.resends):
+            raise_translated(translated(error, self._label, self._busy(waited)), error)
+        self.resends = self.resends or meaning in {"stored", "lost"}
+        return 0.0 if meaning in {"waited", "stored"} else self._next_pause()
 
     def _next_pause(self) -> float:
         self._tries += 1
         return random.random() * min(PAUSE * 2.0**self._tries, LONGEST_PAUSE)
 
-    def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
-        """Seconds to wait before the next try; raises our error if there is none."""
-        waited = timedelta(seconds=time.monotonic() - self._started)
-        meaning = verdict(error, connection_lost=connection_lost)
-        if meaning == "waited" and not self.patient:
-            raise KeyHeld from error
-        final = meaning == "final" or (meaning == "stored" and self.resends)
-        if final or waited >= self._patience:
-            raise_translated(translated(error, self._label, self._busy(waited)), error)
-        self.resends = self.resends or meaning in {"stored", "lost"}
-        return 0.0 if meaning in {"waited", "stored"} else self._next_pause()
-
-
-T = TypeVar("T")
-CursorT = TypeVar("CursorT", bound="psycopg.Cursor[TupleRow] | psycopg.AsyncCursor[TupleRow]")
 
 PIPELINES: Final = psycopg.Pipeline.is_supported()
 """libpq has them since version 14; without them, the statements are sent one by one."""
@@ -207,39 +211,6 @@ STATUS: Final = (
 FEW_ROWS: Final = 10
 
 
-def _can_go_together(statement: Statement) -> bool:
-    return (
-        PIPELINES
-        and bool(statement.ahead)
-        and all(each.is_autocommit for each in (statement, *statement.ahead))
-    )
-
-
-class OurCursor(Generic[CursorT]):
-    """A cursor of a connection that is used again.
-
-    A new cursor has to prepare the adaptation of each parameter type: a tenth of an enqueue. A
-    cursor with a long result is dropped, since it would keep the result in memory.
-    """
-
-    def __init__(self, make: Callable[[], CursorT]) -> None:
-        """`make` creates a cursor of the connection."""
-        self._make = make
-        self._cursor: CursorT | None = None
-
-    def get(self) -> CursorT:
-        """The cursor."""
-        if self._cursor is None:
-            self._cursor = self._make()
-        return self._cursor
-
-    def let_go(self) -> None:
-        """Drop a long result while the connection is idle."""
-        answer = None if self._cursor is None else self._cursor.pgresult
-        if answer is not None and answer.ntuples > FEW_ROWS:
-            self._cursor = None
-
-
 class Session(psycopg.Connection[TupleRow]):
     """A connection with a cursor of ours, and a count of the server's responses."""
 
@@ -247,16 +218,28 @@ class Session(psycopg.Connection[TupleRow]):
     server: str | None = None
     """The result of `SERVER`: known once a transaction of several statements has begun."""
 
+    @cached_property
+    def ours(self) -> psycopg.Cursor[TupleRow]:
+        """A cursor that is used again.
+
+        A new cursor has to prepare the adaptation of each parameter type: a tenth of an enqueue.
+        """
+        return self.cursor()
+
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange with the server goes through here."""
         answer = super().wait(gen, *args, **options)
         self.answers += 1
         return answer
 
-    @cached_property
-    def ours(self) -> OurCursor[psycopg.Cursor[TupleRow]]:
-        """The cursor, kept."""
-        return OurCursor(self.cursor)
+    def send(self, queries: Sequence[Query]) -> None:
+        """Run statements in one round trip."""
+        with self.pipeline() if PIPELINES else nullcontext():
+            for text, parameters, cursor in queries:
+                if cursor is None:
+                    self.execute(text, prepare=False)
+                else:
+                    cursor.execute(text, parameters)
 
 
 class AsyncSession(psycopg.AsyncConnection[TupleRow]):
@@ -264,7 +247,11 @@ class AsyncSession(psycopg.AsyncConnection[TupleRow]):
 
     answers: int = 0
     server: str | None = None
-    """The result of `SERVER`: known once a transaction of several statements has begun."""
+
+    @cached_property
+    def ours(self) -> psycopg.AsyncCursor[TupleRow]:
+        """A cursor that is used again."""
+        return self.cursor()
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange with the server goes through here."""
@@ -272,231 +259,128 @@ class AsyncSession(psycopg.AsyncConnection[TupleRow]):
         self.answers += 1
         return answer
 
-    @cached_property
-    def ours(self) -> OurCursor[psycopg.AsyncCursor[TupleRow]]:
-        """The cursor, kept."""
-        return OurCursor(self.cursor)
+    async def send(self, queries: Sequence[Query]) -> None:
+        """Run statements in one round trip."""
+        pipeline: psycopg.AsyncPipeline | None = None
+        try:
+            async with self.pipeline() if PIPELINES else nullcontext() as pipeline:
+                for text, parameters, cursor in queries:
+                    if cursor is None:
+                        await self.execute(text, prepare=False)
+                    else:
+                        await cursor.execute(text, parameters)
+        except asyncio.CancelledError:
+            if pipeline is not None:
+                # Psycopg would fetch these when it is collected, without a connection.
+                pipeline.result_queue.clear()
+            raise
 
 
 class PostgresTransaction:
     """One try, on a connection in autocommit mode."""
 
     def __init__(
-        self,
-        connection: Session,
-        clock: Clock,
-        effort: Effort,
-        *,
-        write: bool,
+        self, connection: Session | AsyncSession, clock: Clock, effort: Effort, *, write: bool
     ) -> None:
         """`effort` decides how long to wait for a lock at a time, and knows earlier tries."""
         self._connection = connection
-        self._cursor = connection.ours.get()
+        self._cursor: Cursor = connection.ours
         self._clock = clock
         self._effort = effort
         self._write = write
-        self._patience = PATIENT if effort.patient else IMPATIENT
-        self._begun = False
         self._number = ""
-        self._answers: dict[int, Rows] = {}
+        """The number of the transaction block, if one has begun."""
+        self._ahead: dict[int, Rows] = {}
         """Results of statements that were sent ahead, by statement."""
 
-    def run(self, build: Build[T], sql: Sql) -> T:
-        """Run the operation and commit, or roll back.
+    def run(self, build: Build[T], sql: Sql) -> Calls[T]:
+        """Run the operation and commit. The caller rolls back after an error.
 
         If an earlier try was committed, and only its response was lost, return the result of that
         try.
         """
-        effort = self._effort
+        effort, connection = self._effort, self._connection
         if earlier := effort.unconfirmed:
-            if self._is_committed(earlier):
-                return cast("T", earlier.result)
+            if (yield from self._is_committed(earlier)):
+                answer: T = earlier.result
+                return answer
             effort.unconfirmed = None
+        operation = build(sql)
         try:
-            result = run(build(sql), self._execute)
-            if self._begun:
-                effort.unconfirmed = Unconfirmed(
-                    self._number, self._connection.server or "", result
-                )
-                self._cursor.execute(COMMIT, prepare=False)
-        except BaseException:
-            with suppress(psycopg.Error):
-                self._connection.rollback()
-            raise
-        self._connection.ours.let_go()
+            statement = next(operation)
+            while True:
+                rows = yield from self._execute(statement)
+                statement = operation.send(rows)
+        except StopIteration as finished:
+            result: T = finished.value
+        if self._number:
+            effort.unconfirmed = Unconfirmed(self._number, connection.server or "", result)
+            yield (connection.commit,)
+        last = self._cursor.pgresult
+        if last is not None and last.ntuples > FEW_ROWS:
+            del connection.ours  # it would keep a long result in memory
         return result
 
-    def _is_committed(self, earlier: Unconfirmed) -> bool:
+    def _is_committed(self, earlier: Unconfirmed) -> Calls[bool]:
         """Whether a commit without a response succeeded; raises `StillOpen` while it is open."""
         if not earlier.server:
             return False
-        asked = [earlier.server, earlier.number]
+        cursor = self._cursor
         try:
-            ((status,),) = self._connection.execute(STATUS, asked).fetchall()
+            yield cursor.execute, STATUS, [earlier.server, earlier.number]
         except psycopg.errors.InvalidParameterValue:
             return False  # a number that this server has not reached
+        ((status,),) = yield (cursor.fetchall,)
         if status == "in progress":
             raise StillOpen
         return bool(status == "committed")
 
-    def _server(self) -> str:
+    def _server(self) -> Calls[str]:
         """The identity of the server; empty if it is not available."""
+        cursor = self._cursor
         try:
-            ((server,),) = self._connection.execute(SERVER).fetchall()
+            yield cursor.execute, SERVER
         except psycopg.Error:
             if self._connection.closed:
                 raise
             return ""
+        ((server,),) = yield (cursor.fetchall,)
         return str(server)
 
-    def _execute(self, statement: Statement) -> Rows:
-        if (answer := self._answers.pop(id(statement), None)) is not None:
-            return answer
-        if _can_go_together(statement) and self._write and not self._begun:
-            return self._send_together([statement, *statement.ahead])
-        if self._begun or not self._write or statement.is_autocommit:
-            return execute(self._cursor, statement, self._clock)
-        if not statement.alone and self._connection.server is None:
-            self._connection.server = self._server()
-        with self._pipelined():
-            self._connection.execute(BEGIN, prepare=False)
-            self._connection.execute(self._patience, prepare=False)
-            self._connection.execute(AWAKE, prepare=False)
-            number = None if statement.alone else self._connection.execute(NUMBER)
-            self._begun = True
-            rows = execute(self._cursor, statement, self._clock, fetch_rows=not statement.alone)
-            if statement.alone:
-                self._connection.execute(COMMIT, prepare=False)
-        if number is None:
-            self._begun = False
-            rows = self._cursor.fetchall()
-        else:
-            ((self._number,),) = number.fetchall()
-        return rows
+    def _execute(self, statement: Statement) -> Calls[Rows]:
+        if (known := self._ahead.pop(id(statement), None)) is not None:
+            return known
+        is_autocommit = statement.alone and not statement.waits
+        if self._number or not self._write or (is_autocommit and not statement.ahead):
+            return (yield from execute(self._cursor, statement, self._clock))
+        if is_autocommit:
+            return (yield from self._send_ahead([statement, *statement.ahead]))
+        return (yield from self._begin(statement))
 
-    def _send_together(self, statements: list[Statement]) -> Rows:
+    def _begin(self, statement: Statement) -> Calls[Rows]:
+        """Begin with the first statement, and commit if it may be committed by itself."""
+        connection = self._connection
+        patience = PATIENT if self._effort.patient else IMPATIENT
+        begin = [Query(BEGIN), Query(patience), Query(AWAKE)]
+        query = _query(self._cursor, statement, self._clock)
+        if statement.alone:
+            yield connection.send, [*begin, query, Query(COMMIT)]
+            return (yield from fetch(self._cursor))
+        if connection.server is None:
+            connection.server = yield from self._server()
+        number = connection.cursor()
+        yield connection.send, [*begin, Query(NUMBER, None, number), query]
+        ((self._number,),) = yield (number.fetchall,)
+        return (yield from fetch(self._cursor))
+
+    def _send_ahead(self, statements: Sequence[Statement]) -> Calls[Rows]:
         """Without a block, the statements of one pipeline are one transaction of the server."""
         cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
-        with self._pipelined():
-            for cursor, statement in zip(cursors, statements, strict=True):
-                execute(cursor, statement, self._clock, fetch_rows=False)
-        rows = [fetch(cursor) for cursor in cursors]
-        self._answers = dict(zip(map(id, statements), rows, strict=True))
-        return self._answers.pop(id(statements[0]))
-
-    def _pipelined(self) -> AbstractContextManager[Any]:
-        return self._connection.pipeline() if PIPELINES else nullcontext()
-
-
-class AsyncPostgresTransaction:
-    """`PostgresTransaction`, awaited."""
-
-    def __init__(
-        self,
-        connection: AsyncSession,
-        clock: Clock,
-        effort: Effort,
-        *,
-        write: bool,
-    ) -> None:
-        """`effort` decides how long to wait for a lock at a time, and knows earlier tries."""
-        self._connection = connection
-        self._cursor = connection.ours.get()
-        self._clock = clock
-        self._effort = effort
-        self._write = write
-        self._patience = PATIENT if effort.patient else IMPATIENT
-        self._begun = False
-        self._number = ""
-        self._answers: dict[int, Rows] = {}
-        self._pipeline: psycopg.AsyncPipeline | None = None
-
-    async def run(self, build: Build[T], sql: Sql) -> T:
-        """`PostgresTransaction.run`, awaited."""
-        effort = self._effort
-        if earlier := effort.unconfirmed:
-            if await self._is_committed(earlier):
-                return cast("T", earlier.result)
-            effort.unconfirmed = None
-        try:
-            result = await run_async(build(sql), self._execute)
-            if self._begun:
-                effort.unconfirmed = Unconfirmed(
-                    self._number, self._connection.server or "", result
-                )
-                await self._cursor.execute(COMMIT, prepare=False)
-        except Exception:
-            with suppress(psycopg.Error):
-                await self._connection.rollback()
-            raise
-        except BaseException:
-            # Cancelled: the result of the server is not needed any more.
-            if self._pipeline is not None:
-                # Psycopg would fetch these when it is collected, without a connection.
-                self._pipeline.result_queue.clear()
-            await self._connection.close()
-            raise
-        self._connection.ours.let_go()
-        return result
-
-    async def _is_committed(self, earlier: Unconfirmed) -> bool:
-        if not earlier.server:
-            return False
-        asked = [earlier.server, earlier.number]
-        try:
-            answer = await self._connection.execute(STATUS, asked)
-        except psycopg.errors.InvalidParameterValue:
-            return False
-        ((status,),) = await answer.fetchall()
-        if status == "in progress":
-            raise StillOpen
-        return bool(status == "committed")
-
-    async def _server(self) -> str:
-        try:
-            ((server,),) = await (await self._connection.execute(SERVER)).fetchall()
-        except psycopg.Error:
-            if self._connection.closed:
-                raise
-            return ""
-        return str(server)
-
-    async def _execute(self, statement: Statement) -> Rows:
-        if (answer := self._answers.pop(id(statement), None)) is not None:
-            return answer
-        if _can_go_together(statement) and self._write and not self._begun:
-            return await self._send_together([statement, *statement.ahead])
-        if self._begun or not self._write or statement.is_autocommit:
-            return await aexecute(self._cursor, statement, self._clock)
-        if not statement.alone and self._connection.server is None:
-            self._connection.server = await self._server()
-        async with self._pipelined() as self._pipeline:
-            await self._connection.execute(BEGIN, prepare=False)
-            await self._connection.execute(self._patience, prepare=False)
-            await self._connection.execute(AWAKE, prepare=False)
-            number = None if statement.alone else await self._connection.execute(NUMBER)
-            self._begun = True
-            rows = await aexecute(
-                self._cursor, statement, self._clock, fetch_rows=not statement.alone
-            )
-            if statement.alone:
-                await self._connection.execute(COMMIT, prepare=False)
-        if number is None:
-            self._begun = False
-            rows = await self._cursor.fetchall()
-        else:
-            ((self._number,),) = await number.fetchall()
-        return rows
-
-    async def _send_together(self, statements: list[Statement]) -> Rows:
-        """Without a block, the statements of one pipeline are one transaction of the server."""
-        cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
-        async with self._pipelined() as self._pipeline:
-            for cursor, statement in zip(cursors, statements, strict=True):
-                await aexecute(cursor, statement, self._clock, fetch_rows=False)
-        rows = [await afetch(cursor) for cursor in cursors]
-        self._answers = dict(zip(map(id, statements), rows, strict=True))
-        return self._answers.pop(id(statements[0]))
-
-    def _pipelined(self) -> AbstractAsyncContextManager[Any]:
-        return self._connection.pipeline() if PIPELINES else nullcontext()
+        queries = [
+            _query(cursor, statement, self._clock)
+            for cursor, statement in zip(cursors, statements, strict=True)
+        ]
+        yield self._connection.send, queries
+        for cursor, statement in zip(cursors, statements, strict=True):
+            self._ahead[id(statement)] = yield from fetch(cursor)
+        return self._ahead.pop(id(statements[0]))

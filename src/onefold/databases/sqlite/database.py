@@ -1,7 +1,7 @@
 """SQLite: one file, WAL, one writer at a time.
 
 Writes go to the writer thread of the process. Reads run in the caller's thread, or, for an event
-loop, in one of a few threads. `Shelf` keeps a few connections for reuse.
+loop, in one of a few threads.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
 from urllib.parse import unquote
 from weakref import ref
 
 from onefold.databases import raise_translated
-from onefold.databases.sqlite import execute as sqlite_errors
-from onefold.databases.sqlite.execute import apply_pending, execute, read
+from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
+from onefold.databases.sqlite.handler_transaction import AsyncSqlite, Shelf, aown, own, put_away
 from onefold.databases.sqlite.notify import SqliteBell
-from onefold.databases.sqlite.writer import POLL, File, SqliteWriter, single
+from onefold.databases.sqlite.writer import POLL, SqliteWriter, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
 from onefold.operations.migrations import latest
 from onefold.operations.statement import Sql, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from typing import Self
 
     from onefold.databases import Build, Clock
@@ -39,57 +40,8 @@ if TYPE_CHECKING:
     from onefold.operations.migrations import Identity, Migration
 
 
-MOST: Final = 8
-
-
-class Closes(Protocol):
-    """An object that is closed when it is not needed any more."""
-
-    def close(self) -> None:
-        """Release its resources."""
-
-
-C = TypeVar("C", bound=Closes)
-
-
-class Shelf(Generic[C]):
-    """Keeps at most a few objects for reuse. Safe in threads: each operation is atomic."""
-
-    def __init__(self) -> None:
-        """It is empty."""
-        self._things: list[C] = []
-        self._is_closed = False
-
-    def take(self) -> C | None:
-        """One of the objects; None if there is none."""
-        try:
-            return self._things.pop()
-        except IndexError:
-            return None
-
-    def put(self, thing: C) -> None:
-        """Keep an object for reuse, or close it if there are enough."""
-        if len(self._things) >= MOST or self._is_closed:
-            thing.close()
-            return
-        self._things.append(thing)
-        self._close_late()
-
-    def _close_late(self) -> None:
-        """Another thread may have closed the shelf during the `put`."""
-        if self._is_closed:
-            self.close()
-
-    def close(self) -> None:
-        """Close all objects, and those that are put here later."""
-        self._is_closed = True
-        while (thing := self.take()) is not None:
-            thing.close()
-
-
 T = TypeVar("T")
 
-IDLE_CONNECTIONS: Final = 8
 THREADS: Final = 8
 OLDEST: Final = (3, 35, 0)
 """The first version with RETURNING."""
@@ -134,7 +86,7 @@ class SqliteDatabase:
         self.clock = clock
         self._shards = shards
         self.patience: float = busy_timeout.total_seconds()
-        self._state = _State()
+        self._state = _State(self)
         self._closed = False
 
     @property
@@ -155,12 +107,12 @@ class SqliteDatabase:
     def batch(self, item: Item[Any, T]) -> T:
         """Write one item, in one commit with the items of other callers."""
         self.identity()
-        return self._current().writer(self).run(item)
+        return self._current().writer.run(item)
 
     async def abatch(self, item: Item[Any, T]) -> T:
         """`batch`, awaited."""
         await self.aidentity()
-        return await self._current().writer(self).arun(item)
+        return await self._current().writer.arun(item)
 
     async def _hop(self, work: Callable[[], T]) -> T:
         executor = self._current().executor
@@ -170,30 +122,33 @@ class SqliteDatabase:
         return await shield(future)
 
     def _read(self, build: Build[T]) -> T:
-        """Retry until the deadline: while the file is opened or closed, even readers must wait."""
+        """While the file is opened or closed, even readers must wait."""
         self.identity()
-        state, deadline = self._current(), time.monotonic() + self.patience
-        while True:
-            connection = state.borrow(self.connect)
-            try:
-                return self._read_from(connection, build)
-            except sqlite3.DatabaseError as error:
-                if not sqlite_errors.is_busy(error):
-                    raise_translated(self.translated(error), error)
-                if time.monotonic() >= deadline:
-                    raise self.busy() from error
-            finally:
-                state.give_back(connection)
-            time.sleep(POLL)
+        return self.until_free(lambda: self._read_once(build))
 
-    def _read_from(self, connection: sqlite3.Connection, build: Build[T]) -> T:
-        """All reads see the same state of the file."""
-        connection.execute("begin")
+    def _read_once(self, build: Build[T]) -> T:
+        readers = self._current().readers
+        connection = readers.take() or self.connect()
         try:
+            connection.execute("begin")  # so that all reads see the same state of the file
             return run(build(self.sql), lambda s: execute(connection, s, self.clock))
         finally:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
+            put_away(readers, connection)
+
+    def until_free(self, work: Callable[[], T]) -> T:
+        """Call a function again and again while the file is locked, until the deadline."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise_translated(self.translated(error), error)
+                if time.monotonic() >= deadline:
+                    raise self.busy() from error
+            time.sleep(POLL)
 
     def connect(self) -> sqlite3.Connection:
         """A connection in autocommit mode, without a busy timeout."""
@@ -202,38 +157,22 @@ class SqliteDatabase:
                 self.label,
                 f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed.",
             )
+        return self.until_free(self._connect)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=self.patience, isolation_level=None, check_same_thread=False
+        )
         try:
-            connection = sqlite3.connect(
-                self.path,
-                timeout=self.patience,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-        except sqlite3.Error as error:
-            raise_translated(self.translated(error), error)
-        try:
-            self._use_wal(connection)
+            connection.execute("pragma journal_mode = wal").fetchone()
             # A job that was confirmed must survive a power cut, not only a crash.
             connection.execute("pragma synchronous = full")
             # From here on the caller waits for locks.
             connection.execute("pragma busy_timeout = 0")
-        except sqlite3.Error as error:
+        except BaseException:
             connection.close()
-            raise_translated(self.translated(error), error)
+            raise
         return connection
-
-    def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Retry until the deadline: here SQLite does not wait while others open the file."""
-        deadline = time.monotonic() + self.patience
-        while True:
-            try:
-                connection.execute("pragma journal_mode = wal").fetchone()
-            except sqlite3.OperationalError as error:
-                if not sqlite_errors.is_busy(error) or time.monotonic() >= deadline:
-                    raise
-                time.sleep(POLL)
-            else:
-                return
 
     def _current(self) -> _State:
         """This process' connections; a forked child starts without its parent's."""
@@ -241,7 +180,7 @@ class SqliteDatabase:
             raise Closed
         if self._state.pid != os.getpid():
             _graveyard.append(self._state)
-            self._state = _State()
+            self._state = _State(self)
         return self._state
 
     def busy(self) -> DatabaseBusy:
@@ -268,7 +207,7 @@ class SqliteDatabase:
 
     def translated(self, error: sqlite3.Error) -> Exception:
         """SQLite's error as ours."""
-        return sqlite_errors.translated(error, self.label, self.busy)
+        return translated(error, self.label, self.busy)
 
     def identity(self) -> Identity:
         """An embedded file migrates itself at the first use."""
@@ -301,38 +240,27 @@ class SqliteDatabase:
         return await self._hop(self.migrate)
 
     def _migrate(self, state: _State) -> list[Migration]:
-        connection = state.borrow(self.connect)
+        connection = state.readers.take() or self.connect()
         try:
             # Before the first read: while the file is opened or closed, even readers must wait.
             connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
+            applied: list[Migration] = []
             identity = read(connection, self.sql, self.label)
-            if identity is not None and identity.version >= latest("sqlite"):
-                connection.execute("pragma busy_timeout = 0")
-                self._adopt(identity)
-                state.identity = identity
-                return []
-            connection.execute("begin immediate")
-            try:
+            if not _is_current(identity):
+                connection.execute("begin immediate")
                 applied, identity = self._apply_pending(connection)
                 connection.execute("commit")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("rollback")
-                raise
-            state.identity = identity
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.DatabaseError as error:
             raise_translated(self.translated(error), error)
         finally:
-            state.give_back(connection)
+            put_away(state.readers, connection)  # closed, and so rolled back, after an error
+        self._adopt(identity)
+        state.identity = identity
         return applied
 
     def _apply_pending(self, connection: sqlite3.Connection) -> tuple[list[Migration], Identity]:
-        applied, identity = apply_pending(
-            connection, self.sql, shards=self._shards, where=self.label
-        )
-        self._adopt(identity)
-        return applied, identity
+        return apply_pending(connection, self.sql, shards=self._shards, where=self.label)
 
     def _adopt(self, identity: Identity) -> None:
         """Use the file's number of shards: it decides where keys are stored."""
@@ -361,10 +289,9 @@ class SqliteDatabase:
             self.identity()
             return
         identity = read(connection, self.sql, self.label)
-        if identity is None or identity.version < latest("sqlite"):
-            self._apply_pending(connection)
-        else:
-            self._adopt(identity)
+        if not _is_current(identity):
+            _, identity = self._apply_pending(connection)
+        self._adopt(identity)
 
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
         """So that a plain call in the same thread raises instead of waiting for itself."""
@@ -378,21 +305,20 @@ class SqliteDatabase:
             connection.create_function("onefold_lent", 0, token)
         _lent[id(connection)] = _Lent(ref(token), threading.get_ident(), self.path)
 
-    @property
-    def shelf(self) -> Shelf[sqlite3.Connection]:
-        """Connections of transactions that have ended."""
-        return self._current().shelf
+    def own(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection of ours with the write lock, in a transaction for a handler."""
+        return own(self, self._current().shelf)
 
-    @property
-    def async_shelf(self) -> Shelf[Any]:
-        """The same for event loops: connections with their threads."""
-        return self._current().async_shelf
+    def aown(self) -> AbstractAsyncContextManager[AsyncSqlite]:
+        """`own`, awaited."""
+        return aown(self, self._current().async_shelf)
 
     def close(self) -> None:
         """Close this process' connections and threads."""
         if not self._closed:
-            self._current().close()
+            state = self._current()
             self._closed = True
+            state.close()
 
     async def aclose(self) -> None:
         """`close`, awaited: the writer may have to finish a transaction."""
@@ -406,57 +332,29 @@ def _in_transaction(thing: object) -> bool:
         return False
 
 
+def _is_current(identity: Identity | None) -> TypeGuard[Identity]:
+    return identity is not None and identity.version >= latest("sqlite")
+
+
 class _State:
     """What belongs to one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self.pid = os.getpid()
         self.opening = threading.RLock()
         self.identity: Identity | None = None
-        self._idle: list[sqlite3.Connection] = []
+        self.readers: Shelf[sqlite3.Connection] = Shelf()
         self.shelf: Shelf[sqlite3.Connection] = Shelf()
-        self.async_shelf: Shelf[Any] = Shelf()
-        self._executor: ThreadPoolExecutor | None = None
-        self._closed = False
-        self._writer: SqliteWriter | None = None
-
-    def writer(self, file: File) -> SqliteWriter:
-        if self._writer is None:
-            with self.opening:
-                if self._closed:
-                    raise Closed
-                if self._writer is None:
-                    self._writer = SqliteWriter(file)
-        return self._writer
-
-    @property
-    def executor(self) -> ThreadPoolExecutor:
-        with self.opening:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
-            return self._executor
-
-    def borrow(self, open_connection: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return open_connection()
-
-    def give_back(self, connection: sqlite3.Connection) -> None:
-        if self._closed or len(self._idle) >= IDLE_CONNECTIONS or connection.in_transaction:
-            connection.close()
-        else:
-            self._idle.append(connection)
+        """Connections of handlers' transactions that have ended."""
+        self.async_shelf: Shelf[AsyncSqlite] = Shelf()
+        """The same for event loops: connections with their threads."""
+        self.executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
+        self.writer = SqliteWriter(database)
 
     def close(self) -> None:
-        with self.opening:
-            self._closed = True
-        if self._writer is not None:
-            self._writer.close()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-        while self._idle:
-            self._idle.pop().close()
+        self.writer.close()
+        self.executor.shutdown(wait=False)
+        self.readers.close()
         self.shelf.close()
         self.async_shelf.close()
 

@@ -1,24 +1,21 @@
 """Transactions on SQLite that are begun for a handler: on a connection of ours, or on its own.
 
 A connection of ours has one user at a time. In an event loop it has a thread of its own and is
-awaited, as psycopg's: `await (await tx.execute(…)).fetchall()`.
+awaited, as psycopg's: `await (await tx.execute(…)).fetchall()`. A `Shelf` keeps connections for
+the next transactions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from onefold.databases import raise_translated
-from onefold.databases.sqlite import execute as sqlite_errors
-from onefold.databases.sqlite.database import SqliteDatabase
-from onefold.databases.sqlite.writer import POLL
-from onefold.errors import UsageError, WrongConnection
+from onefold.databases.borrowed import has_begun
+from onefold.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -30,67 +27,84 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from onefold.databases import Database
+    from onefold.databases.sqlite.database import SqliteDatabase
 
 T = TypeVar("T")
 
-_ENDED = "The transaction was ended inside its block, so its rows are committed without the rest."
+MOST: Final = 8
+"""Connections that a shelf keeps."""
+
+
+class Closes(Protocol):
+    """An object that is closed when it is not needed any more."""
+
+    def close(self) -> None:
+        """Release its resources."""
+
+
+C = TypeVar("C", bound=Closes)
+
+
+class Shelf(Generic[C]):
+    """Keeps at most a few objects for reuse. Safe in threads: each operation is atomic."""
+
+    def __init__(self) -> None:
+        self._things: list[C] = []
+        self._is_closed = False
+
+    def take(self) -> C | None:
+        """One of the objects; None if there is none."""
+        try:
+            return self._things.pop()
+        except IndexError:
+            return None
+
+    def put(self, thing: C) -> None:
+        """Keep an object for reuse, or close it if there are enough."""
+        if len(self._things) >= MOST:
+            thing.close()
+            return
+        self._things.append(thing)
+        if self._is_closed:
+            self.close()
+
+    def close(self) -> None:
+        """Close all objects, and those that are put here later."""
+        self._is_closed = True
+        while (thing := self.take()) is not None:
+            thing.close()
+
+
+def put_away(shelf: Shelf[sqlite3.Connection], connection: sqlite3.Connection) -> None:
+    """Keep a connection for reuse, or close it if its transaction could not be ended."""
+    if connection.in_transaction:
+        connection.close()
+        return
+    _tidy(connection)
+    shelf.put(connection)
+
+
+def _tidy(connection: sqlite3.Connection) -> None:
+    """Reset what a handler may have set. In a transaction, this would commit."""
+    connection.row_factory, connection.text_factory = None, str
+    connection.isolation_level = None
 
 
 @contextmanager
-def own(database: Database) -> Generator[sqlite3.Connection]:
+def own(
+    database: SqliteDatabase, shelf: Shelf[sqlite3.Connection]
+) -> Generator[sqlite3.Connection]:
     """A connection of ours with the write lock, for one transaction."""
-    assert isinstance(database, SqliteDatabase)
-    connection = _opened(database)
+    database.identity()
+    connection = shelf.take() or database.connect()
     try:
+        database.until_free(lambda: connection.execute("begin immediate"))
         # A plain call in this thread would wait for this transaction: it raises instead.
         database.remember_borrowed(connection)
         with _committed(connection):
             yield connection
     finally:
-        _put_away(database, connection)
-
-
-def _put_away(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
-    """Reset a connection and keep it for the next transaction."""
-    if connection.in_transaction:
-        connection.close()
-        return
-    _tidy(connection)
-    database.shelf.put(connection)
-
-
-def _tidy(connection: sqlite3.Connection) -> None:
-    """Reset the connection for the next use, whatever the handler has set."""
-    connection.row_factory, connection.text_factory = None, str
-    connection.isolation_level = None
-
-
-def _opened(database: SqliteDatabase) -> sqlite3.Connection:
-    database.identity()
-    connection = database.shelf.take() or database.connect()
-    try:
-        _begin(database, connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _begin(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
-    """Retry for the lock until the deadline, as the writer does."""
-    deadline = time.monotonic() + database.patience
-    while True:
-        try:
-            connection.execute("begin immediate")
-        except sqlite3.Error as error:
-            if not sqlite_errors.is_busy(error):
-                raise_translated(database.translated(error), error)
-            if time.monotonic() >= deadline:
-                raise database.busy() from error
-            time.sleep(POLL)
-        else:
-            return
+        put_away(shelf, connection)
 
 
 @contextmanager
@@ -110,7 +124,10 @@ def _committed(connection: sqlite3.Connection) -> Generator[None]:
 
 def _refuse_ended(connection: Any) -> None:
     if not connection.in_transaction:
-        raise UsageError(_ENDED)
+        raise UsageError(
+            "The transaction was ended inside its block, so its rows are committed without the"
+            " rest."
+        )
 
 
 @contextmanager
@@ -122,7 +139,7 @@ def lent(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
             yield connection
         return
     if connection.in_transaction:
-        raise _begun(connection)
+        raise has_begun(connection)
     connection.execute("begin immediate")
     with _committed(connection):
         yield connection
@@ -132,7 +149,7 @@ def lent(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
 async def alent(connection: Any) -> AsyncGenerator[Any]:
     """A caller's aiosqlite connection, begun with the write lock."""
     if connection.in_transaction:
-        raise _begun(connection)
+        raise has_begun(connection)
     await connection.execute("begin immediate")
     try:
         yield connection
@@ -142,14 +159,6 @@ async def alent(connection: Any) -> AsyncGenerator[Any]:
         if connection.in_transaction:
             await connection.execute("rollback")
         raise
-
-
-def _begun(connection: object) -> WrongConnection:
-    return WrongConnection(
-        connection,
-        "has an open transaction, which other code began and will end. Commit it before, or give"
-        " a connection that is free.",
-    )
 
 
 class AsyncSqliteCursor:
@@ -212,47 +221,41 @@ class AsyncSqlite:
         future = asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
         return await asyncio.shield(future)
 
-    async def open(self) -> None:
-        """Open a connection, and begin."""
+    async def begin(self) -> None:
+        """Open the connection if it is new, and begin."""
 
         def work() -> None:
+            database = self._database
             if self._connection is None:
-                self._connection = _opened(self._database)
-            else:
-                _begin(self._database, self._connection)
+                database.identity()
+                self._connection = database.connect()
+            connection = self._connection
+            database.until_free(lambda: connection.execute("begin immediate"))
 
         await self._execute(work)
 
-    async def end(self, text: str) -> None:
-        """Commit or roll back."""
-        await self._execute(lambda: self._conn.execute(text))
-
     async def roll_back(self) -> None:
-        """Roll back, after the running call of the thread; keep the connection if that succeeds."""
+        """Roll back, after the running call of the thread."""
 
-        def work() -> bool:
-            connection = self._connection
-            if connection is None:
-                return False
-            if connection.in_transaction:
+        def work() -> None:
+            if self._connection is not None and self._connection.in_transaction:
                 with suppress(sqlite3.Error):
-                    connection.execute("rollback")
-            return not connection.in_transaction
+                    self._connection.execute("rollback")
 
         try:
-            is_clean = await self._execute(work)
+            await self._execute(work)
         except BaseException:
             self.close()
             raise
-        if is_clean:
-            self.put_away()
-        else:
-            self.close()
 
-    def put_away(self) -> None:
-        """Keep it for the next transaction; no transaction is open, and its thread is idle."""
-        _tidy(self._conn)
-        self._database.async_shelf.put(self)
+    def put_away(self, shelf: Shelf[AsyncSqlite]) -> None:
+        """Keep it for the next transaction, or close it if its transaction could not be ended."""
+        connection = self._connection
+        if connection is None or connection.in_transaction:
+            self.close()
+            return
+        _tidy(connection)
+        shelf.put(self)
 
     def close(self) -> None:
         """Close the connection after the running call of its thread, and end the thread."""
@@ -267,16 +270,16 @@ def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
 
 
 @asynccontextmanager
-async def aown(database: Database) -> AsyncGenerator[AsyncSqlite]:
+async def aown(database: SqliteDatabase, shelf: Shelf[AsyncSqlite]) -> AsyncGenerator[AsyncSqlite]:
     """`own`, awaited."""
-    assert isinstance(database, SqliteDatabase)
-    connection: AsyncSqlite = database.async_shelf.take() or AsyncSqlite(database)
+    connection = shelf.take() or AsyncSqlite(database)
     try:
-        await connection.open()
+        await connection.begin()
         yield connection
         _refuse_ended(connection)
-        await connection.end("commit")
+        await connection.execute("commit")
     except BaseException:
         await connection.roll_back()
         raise
-    connection.put_away()
+    finally:
+        connection.put_away(shelf)
