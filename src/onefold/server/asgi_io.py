@@ -56,16 +56,15 @@ def request_id_of(headers: Mapping[str, str]) -> str:
 
 def path_values(given: Mapping[str, str]) -> Mapping[str, str]:
     """The parameters of the path, decoded after routing: a name may contain a `/`."""
-    values = dict(given)
+    values: dict[str, str] = {}
     for name, value in given.items():
-        if "%" in value or not value.isascii():
-            raw = value.encode("latin-1", "replace")
-            if _PERCENT.search(raw):
-                raise BadBody(name, "has a % without two hexadecimal digits after it", of="path")
-            try:
-                values[name] = unquote_to_bytes(raw).decode()
-            except UnicodeDecodeError as error:
-                raise BadBody(name, "is not UTF-8", of="path") from error
+        raw = value.encode("latin-1", "replace")
+        if _PERCENT.search(raw):
+            raise BadBody(name, "has a % without two hexadecimal digits after it", of="path")
+        try:
+            values[name] = unquote_to_bytes(raw).decode()
+        except UnicodeDecodeError as error:
+            raise BadBody(name, "is not UTF-8", of="path") from error
     return values
 
 
@@ -120,7 +119,9 @@ def check_media_type(headers: Mapping[str, str]) -> None:
     given = headers.get("content-type")
     media_type = "" if given is None else given.partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise problems.unsupported_media_type(given)
+        shown = "no Content-Type" if given is None else f"the Content-Type {given[:100]!r}"
+        detail = f"The body has {shown}; this route takes application/json."
+        raise problems.refused(problems.UNSUPPORTED_MEDIA, detail)
 
 
 def request_of(scope: Scope, template: str, request_id: str) -> HttpRequest:

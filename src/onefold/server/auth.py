@@ -19,8 +19,7 @@ import msgspec
 from onefold.model.api_key import SCOPES, proven, read_text
 from onefold.model.wire import BadBody
 from onefold.operations import api_keys
-from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED
-from onefold.web.problems import Refused, make
+from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from onefold.app.onefold import Onefold
     from onefold.server.request_context import RequestContext
+    from onefold.web.problems import Refused
 
 
 @lru_cache(maxsize=256)
@@ -50,9 +50,9 @@ def is_loopback(host: str) -> bool:
 
 
 READS: Final = frozenset({"GET", "HEAD"})
-FORWARDED: Final = (
-    "forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via", "proxy-connection",
-)  # fmt: skip
+FORWARDED: Final = frozenset(
+    {"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"} | {"proxy-connection"}
+)
 """Headers of a proxy: its client may be on any machine."""
 _HOST: Final = re.compile(
     r"(?P<host>\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]{0,5})?", re.ASCII | re.IGNORECASE
@@ -76,14 +76,11 @@ class Caller(msgspec.Struct, frozen=True):
         reads = scope == "publish" and method in READS and "work" in self.scopes
         if reads or not self.scopes.isdisjoint((scope, "admin")):
             return
-        raise Refused(
-            make(
-                FORBIDDEN,
-                f"This API key does not have the scope {scope!r}, which this request needs."
-                " Nothing was done. Use a key with that scope.",
-                extra={"scope": scope},
-            )
+        detail = (
+            f"This API key does not have the scope {scope!r}, which this request needs. Nothing was"
+            " done. Use a key with that scope."
         )
+        raise refused(FORBIDDEN, detail, extra={"scope": scope})
 
 
 PUBLIC: Final = Caller("", "", frozenset())
@@ -121,18 +118,15 @@ class Authority:
 
     async def _caller(self, token: str) -> Caller | None:
         admission = await self._onefold.api_keys.acheck(token)
-        if admission.key is None:
+        key = admission.key
+        if key is None:
             return None
         if admission.wait:
-            raise Refused(
-                make(
-                    RATE_LIMITED,
-                    f"The rate limit of this API key is {admission.key.rate}, and it is used up."
-                    " Nothing was done. Send the request again later.",
-                    retry_after=admission.wait,
-                )
+            detail = (
+                f"The rate limit of this API key is {key.rate}, and it is used up. Nothing was"
+                " done. Send the request again later."
             )
-        key = admission.key
+            raise refused(RATE_LIMITED, detail, retry_after=admission.wait)
         return Caller(key.tenant, key.id, frozenset(key.scopes))
 
 
@@ -158,23 +152,17 @@ def bearer(header: str | None) -> str | None:
 def refuse_tenants(tenant: str) -> None:
     """Reject callers with a tenant: the response would include data of other tenants."""
     if tenant:
-        raise Refused(
-            make(
-                FORBIDDEN,
-                "The response covers all tenants, so it needs an API key without a tenant. Nothing"
-                " was done. Use a key of the operator, which has no tenant.",
-            )
+        raise refused(
+            FORBIDDEN,
+            "The response covers all tenants, so it needs an API key without a tenant. Nothing was"
+            " done. Use a key of the operator, which has no tenant.",
         )
 
 
 def unauthenticated() -> Refused:
     """One error for all invalid keys: it must not reveal what is wrong."""
-    return Refused(
-        make(
-            UNAUTHENTICATED,
-            "This request needs a valid API key: Authorization: Bearer of_…. Nothing was done.",
-        )
-    )
+    detail = "This request needs a valid API key: Authorization: Bearer of_…. Nothing was done."
+    return refused(UNAUTHENTICATED, detail)
 
 
 def check_local(headers: Mapping[str, str], client: Sequence[Any] | None) -> None:
@@ -187,24 +175,19 @@ def check_local(headers: Mapping[str, str], client: Sequence[Any] | None) -> Non
     if client is not None and not is_loopback(client[0]):
         raise _not_local(f"from the address {client[0]!r}")
     host = headers.get("host")
-    if host is not None and not is_loopback(_named_in(host)):
-        raise _not_local(f"with the Host {host[:200]!r}, which is not a name of this machine")
+    if host is not None:
+        found = _HOST.fullmatch(host)
+        if found is None:
+            raise BadBody("Host", f"must be a host and a port, got {host[:200]!r}", of="header")
+        if not is_loopback(found["host"]):
+            raise _not_local(f"with the Host {host[:200]!r}, which is not a name of this machine")
     origin = headers.get("origin")
     if origin is not None and not is_loopback(_host_of(origin)):
         raise _not_local(f"with the Origin {origin[:200]!r}, which is another site")
     if headers.get("sec-fetch-site") == "cross-site":
         raise _not_local("with Sec-Fetch-Site: cross-site, for another site")
-    for name in FORWARDED:
-        if name in headers:
-            raise _not_local(f"with the header {name}, through a proxy")
-
-
-def _named_in(header: str) -> str:
-    """The name in a Host header. A header that is not `host:port` is an error of the client."""
-    found = _HOST.fullmatch(header)
-    if found is None:
-        raise BadBody("Host", f"must be a host and a port, got {header[:200]!r}", of="header")
-    return found["host"]
+    if forwarded := FORWARDED & headers.keys():
+        raise _not_local(f"with the header {min(forwarded)}, through a proxy")
 
 
 def _host_of(url: str) -> str:
@@ -215,11 +198,8 @@ def _host_of(url: str) -> str:
 
 
 def _not_local(origin: str) -> Refused:
-    return Refused(
-        make(
-            FORBIDDEN,
-            "This server has no API keys, so it accepts only requests of this machine; this one"
-            f" came {origin}. Nothing was done. Create a key:"
-            " onefold apikeys create --scope admin.",
-        )
+    return refused(
+        FORBIDDEN,
+        "This server has no API keys, so it accepts only requests of this machine; this one came"
+        f" {origin}. Nothing was done. Create a key: onefold apikeys create --scope admin.",
     )

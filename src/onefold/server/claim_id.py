@@ -17,9 +17,8 @@ from onefold.effects.claims import open_surface
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.claim import Claim, claim_key
 from onefold.model.ids import length_prefixed, new_id, parse_id
-from onefold.server.problems import NOT_FOUND
+from onefold.server.problems import NOT_FOUND, refused
 from onefold.server.routes.deliveries import fence_of
-from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
@@ -68,7 +67,7 @@ def claim_of(request: RequestContext, fence: int | None, *, of_locks: bool = Fal
     except (InvalidInput, ValueError, msgspec.MsgspecError):
         kind = "lock" if of_locks else "claim"
         detail = f"There is no {kind} with this id. Send the id from the response to the {kind}."
-        raise Refused(make(NOT_FOUND, detail)) from None
+        raise refused(NOT_FOUND, detail) from None
     given = fence_of(request, fence)
     if given is not None and given != handle.fence:
         raise ConflictingOptions("fence", "differs from the fence of the claim with this id")

@@ -205,13 +205,16 @@ class PathApp:
         if KEY in headers and method == "POST":  # other methods may be repeated without a key
             request = request_of(scope, route.path, record.request_id)
             key = read_key(request, KEY_RULES)
+        path: Mapping[str, str] = scope["path_params"]
+        if "%" in scope["path"] or not scope["path"].isascii():
+            path = path_values(path)
         query: bytes = scope["query_string"]
         context = RequestContext(
             server=server,
             calls=server.tenants[caller.tenant],
             tenant=caller.tenant,
             principal=caller.principal,
-            path=path_values(scope["path_params"]),
+            path=path,
             body=_decoded(route, body, headers),
             query=query_of(query, route.query) if query or route.query is not None else None,
             key=key,
@@ -226,9 +229,11 @@ class PathApp:
 
     def _without_route(self, method: str, path: str) -> HttpResponse:
         if not self._routes:
-            raise problems.not_found(path[:200])
+            detail = f"There is nothing at {path[:200]!r}. See /v1/docs."
+            raise problems.refused(problems.NOT_FOUND, detail)
         if method != "OPTIONS":
-            raise problems.method_not_allowed(method, self._allowed)
+            detail = f"{method} is not possible here; {self._allowed} is."
+            raise problems.refused(problems.METHOD_NOT_ALLOWED, detail)
         return HttpResponse(204, (("allow", self._allowed),))
 
 

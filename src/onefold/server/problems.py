@@ -44,6 +44,8 @@ from onefold.web.problems import (
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from onefold.web.http import Header
 
 MALFORMED: Final = ProblemKind("malformed_body", 400, "Body cannot be read")
@@ -89,47 +91,36 @@ class UnknownQueue(OnefoldError):
     queue: str
 
 
-def not_found(path: str) -> Refused:
-    """No route has this path."""
-    return Refused(make(NOT_FOUND, f"There is nothing at {path!r}. See /v1/docs."))
-
-
-def method_not_allowed(method: str, allowed: str) -> Refused:
-    """The path has other methods."""
-    return Refused(make(METHOD_NOT_ALLOWED, f"{method} is not possible here; {allowed} is."))
+def refused(
+    kind: ProblemKind,
+    detail: str,
+    *,
+    retry_after: timedelta | float | None = None,
+    extra: dict[str, Any] | None = None,
+) -> Refused:
+    """The error that answers a request with a problem of this kind."""
+    return Refused(make(kind, detail, retry_after=retry_after, extra=extra))
 
 
 def too_large(limit: int) -> Refused:
     """The body is over the limit."""
     detail = f"The body has more than {limit} bytes. Nothing was stored. Send less at once."
-    return Refused(make(TOO_LARGE, detail, extra={"limit": limit}))
-
-
-def unsupported_media_type(given: str | None) -> Refused:
-    """The body is declared as something else than JSON."""
-    media_type = "no Content-Type" if given is None else f"the Content-Type {given[:100]!r}"
-    return Refused(
-        make(UNSUPPORTED_MEDIA, f"The body has {media_type}; this route takes application/json.")
-    )
+    return refused(TOO_LARGE, detail, extra={"limit": limit})
 
 
 def arrived_too_slowly() -> Refused:
     """The body did not arrive in time."""
-    return Refused(
-        make(TIMED_OUT, "The body did not arrive in time. Nothing was stored. Send it again.")
-    )
+    detail = "The body did not arrive in time. Nothing was stored. Send it again."
+    return refused(TIMED_OUT, detail)
 
 
 def took_too_long() -> Refused:
     """The response was not ready in time."""
-    return Refused(
-        make(
-            TOOK_TOO_LONG,
-            "The request took too long, and it is not known whether it was carried out. Send it"
-            " again with the same idempotency key.",
-            retry_after=1,
-        )
+    detail = (
+        "The request took too long, and it is not known whether it was carried out. Send it again"
+        " with the same idempotency key."
     )
+    return refused(TOOK_TOO_LONG, detail, retry_after=1)
 
 
 KIND_OF: Final[dict[type[OnefoldError], ProblemKind]] = {

@@ -33,14 +33,15 @@ from onefold.model.wire import Answer, Body, Fence
 from onefold.operations import claims
 from onefold.runtime import Pause, Procedure, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
-from onefold.server.problems import BUSY
+from onefold.server.problems import BUSY, refused
 from onefold.server.request_context import Reply, RouteTable
-from onefold.web.problems import KEY_REUSED, OUTCOME_UNKNOWN, Refused, make
+from onefold.web.problems import KEY_REUSED, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.operations.statement import Operation, Sql
     from onefold.server.request_context import RequestContext
+    from onefold.web.problems import Refused
 
 ROUTES: Final = RouteTable()
 
@@ -194,17 +195,17 @@ def _refused(answer: Busy | Mismatch | Unknown) -> Refused:
     extra: dict[str, Any] = {"key": answer.key}
     if isinstance(answer, Busy):
         extra["outcome"] = "busy"
-        return Refused(make(BUSY, str(answer), retry_after=answer.retry_after, extra=extra))
+        return refused(BUSY, str(answer), retry_after=answer.retry_after, extra=extra)
     if isinstance(answer, Mismatch):
         extra["outcome"] = "mismatch"
-        return Refused(make(KEY_REUSED, str(KeyReused(key=answer.key)), extra=extra))
+        return refused(KEY_REUSED, str(KeyReused(key=answer.key)), extra=extra)
     extra |= {"outcome": "unknown", "since": answer.since}
     detail = (
         f"The attempt at {answer.key!r} ended without a known outcome, so its effect may or may not"
         " have happened. Find out, then settle or release the key:"
         " POST /v1/keys/{surface}/{key}/settle."
     )
-    return Refused(make(OUTCOME_UNKNOWN, detail, extra=extra))
+    return refused(OUTCOME_UNKNOWN, detail, extra=extra)
 
 
 @ROUTES.add("POST", "/v1/claims/{id}/settle", scope="work", body=SettleBody, answers={200: Settled})

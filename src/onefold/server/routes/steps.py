@@ -19,11 +19,10 @@ from onefold.model.claim import Holding
 from onefold.model.json_text import decode_payload
 from onefold.model.step import Step, StepReply, StepRow
 from onefold.model.wire import Answer, Body, Fence
-from onefold.server.problems import NOT_FOUND
+from onefold.server.problems import NOT_FOUND, refused
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.deliveries import fence_of
 from onefold.server.routes.jobs import job_id_of
-from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:
     from onefold.model.claim import Takeover
@@ -211,7 +210,7 @@ async def get_step(request: RequestContext) -> Reply:
         step for step in await _steps(request) if (step.name, step.key, step.occurrence) == place
     ]
     if not found:
-        raise Refused(make(NOT_FOUND, f"The job has no step {place[0]!r} that has begun or ended."))
+        raise refused(NOT_FOUND, f"The job has no step {place[0]!r} that has begun or ended.")
     return Reply(200, max(found, key=lambda step: step.generation))
 
 
