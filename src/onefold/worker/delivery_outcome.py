@@ -10,17 +10,15 @@ from onefold.errors import Busy, InvalidInput, JobTimeout, OutcomeUnknown
 from onefold.model.checks import REASON_BYTES
 from onefold.model.claim import encode_result
 from onefold.model.delivery import encode_error
+from onefold.model.failure import printable
 from onefold.model.json_text import to_json
 from onefold.model.lifecycle import Event
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 from onefold.model.timestamps import span
-from onefold.operations.deliveries import Finish, is_plain
-from onefold.operations.endings import Ending
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.model.delivery import Delivery
     from onefold.model.job import Job
     from onefold.worker.executor import Handler
 
@@ -34,14 +32,6 @@ class DeliveryOutcome(msgspec.Struct, frozen=True):
     reason: str | None = None
     error: str | None = None
     error_type: str | None = None
-
-    def finish(self, delivery: Delivery, job: Job) -> Finish:
-        """As a completion of the delivery."""
-        return Finish(delivery, self.result, plain=is_plain(job.options_text))
-
-    def ending(self, delivery: Delivery) -> Ending:
-        """As any other end of the delivery."""
-        return Ending(delivery, self.event, self.after, self.reason, self.error)
 
 
 FINISHED: Final = DeliveryOutcome(Event.FINISH)
@@ -70,7 +60,7 @@ def on_value(handler: Handler, job: Job, value: Any) -> DeliveryOutcome:
 def on_error(error: BaseException) -> DeliveryOutcome:
     """The outcome of a handler that raised an exception."""
     if isinstance(error, Outcome):
-        return on_outcome(error)
+        return _on_outcome(error)
     if isinstance(error, Busy):
         return _failed(Event.DEFER, error, after=error.retry_after)
     if isinstance(error, OutcomeUnknown):
@@ -79,7 +69,7 @@ def on_error(error: BaseException) -> DeliveryOutcome:
     return _failed(Event.FAIL, error)
 
 
-def on_outcome(outcome: Outcome) -> DeliveryOutcome:
+def _on_outcome(outcome: Outcome) -> DeliveryOutcome:
     """The outcome that a handler chose; the error that it was raised from is stored with it."""
     cause = outcome.__cause__
     match outcome:
@@ -88,9 +78,11 @@ def on_outcome(outcome: Outcome) -> DeliveryOutcome:
         case Defer(after):
             return _failed(Event.DEFER, cause, after=after)
         case Bury(reason):
-            return _failed(Event.BURY, cause or outcome, reason=_bounded(reason))
+            return _failed(
+                Event.BURY, cause or outcome, reason=printable(str(reason), REASON_BYTES)
+            )
         case Cancel(reason):
-            return _failed(Event.CANCEL, cause, reason=_bounded(reason))
+            return _failed(Event.CANCEL, cause, reason=printable(str(reason), REASON_BYTES))
         case _:
             return _failed(Event.FAIL, outcome)
 
@@ -98,11 +90,6 @@ def on_outcome(outcome: Outcome) -> DeliveryOutcome:
 def on_timeout(timeout: timedelta) -> DeliveryOutcome:
     """The outcome of a handler that exceeded its timeout."""
     return _failed(Event.FAIL, JobTimeout(timeout))
-
-
-def on_process_death(error: Exception) -> DeliveryOutcome:
-    """The outcome of a handler whose process ended."""
-    return _failed(Event.FAIL, error)
 
 
 def on_bad_payload(error: Exception) -> DeliveryOutcome:
@@ -125,9 +112,3 @@ def _failed(
         error=encode_error(error),
         error_type=kind,
     )
-
-
-def _bounded(reason: object) -> str:
-    """A reason that can be stored: without NUL, and not too long."""
-    text = str(reason).replace("\x00", "\\x00").encode("utf-8", "backslashreplace")
-    return text[:REASON_BYTES].decode("utf-8", "ignore")

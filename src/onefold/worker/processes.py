@@ -20,7 +20,6 @@ from onefold.effects.run import Run
 from onefold.errors import InvalidInput, ProcessDied
 from onefold.jobs.job_function import DeclaredJob
 from onefold.model.job import Job
-from onefold.model.lifecycle import Event
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome
 from onefold.worker.executor import call
@@ -50,13 +49,8 @@ class ChildTask(msgspec.Struct, frozen=True):
 class ChildResult(msgspec.Struct, frozen=True):
     """The outcome of the job."""
 
-    event: str
-    result: str | None = None
-    after: int | None = None
-    reason: str | None = None
-    error: str | None = None
-    error_type: str | None = None
-    completed: bool = False
+    outcome: DeliveryOutcome
+    completed: bool
     """True if the handler's own transaction has completed the job."""
 
 
@@ -106,10 +100,12 @@ def run_task(
     try:
         args, kwargs = declared.bind(job, run)
     except InvalidInput as error:
-        return _result(delivery_outcome.on_bad_payload(error), run)
+        outcome = delivery_outcome.on_bad_payload(error)
     except Exception as error:  # noqa: BLE001 - decoding a payload may run application code
-        return _result(delivery_outcome.on_error(error), run)
-    return _result(call(declared, job, hooks, args, kwargs), run)
+        outcome = delivery_outcome.on_error(error)
+    else:
+        outcome = call(declared, job, hooks, args, kwargs)
+    return ChildResult(outcome, run.completed)
 
 
 def find(module: str, name: str) -> DeclaredJob[..., Any]:
@@ -120,13 +116,6 @@ def find(module: str, name: str) -> DeclaredJob[..., Any]:
     if not isinstance(found, DeclaredJob):
         raise InvalidInput("isolation", f"needs {module}.{name} to be the declared job itself")
     return found  # pyright: ignore[reportUnknownVariableType]
-
-
-def _result(outcome: DeliveryOutcome, run: Run) -> ChildResult:
-    return ChildResult(
-        outcome.event.name, outcome.result, outcome.after, outcome.reason, outcome.error,
-        outcome.error_type, completed=run.completed,
-    )  # fmt: skip
 
 
 START: Final = 60.0
@@ -204,11 +193,7 @@ class Child:
                 self.begun()
             return
         result = _results.decode(message)
-        outcome = DeliveryOutcome(
-            Event[result.event], result.result, result.after, result.reason, result.error,
-            result.error_type,
-        )  # fmt: skip
-        self._end(outcome, completed=result.completed)
+        self._end(result.outcome, completed=result.completed)
         self._idle(self)
 
     def _cancel_timer(self) -> None:
@@ -224,9 +209,8 @@ class Child:
         """Clean up, and end the job that it ran."""
         self.kill()
         self._process.join(timeout=1)
-        self._end(
-            delivery_outcome.on_process_death(ProcessDied(self._process.exitcode)), completed=False
-        )
+        died = ProcessDied(self._process.exitcode)
+        self._end(delivery_outcome.on_error(died), completed=False)
         self._idle(self)
 
     def kill(self) -> None:
