@@ -13,7 +13,8 @@ import typer
 from onefold import ConflictingOptions, InvalidInput
 from onefold.app.keys import KeyFilters  # noqa: TC001 - read by typer
 from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
-from onefold.cli.parsers import Expand, expanded
+from onefold.cli.jobs import AfterOption, PageOption  # noqa: TC001 - read by typer
+from onefold.cli.parsers import Expand, expanded, json_value
 from onefold.cli.render import json_text, when
 from onefold.model.claim import ClaimKey
 from onefold.model.step import read_name
@@ -74,12 +75,8 @@ def list_keys(
     desk: CliContext,
     filters: KeyFilters,
     *,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1000, help="At most this number.")
-    ] = 50,
-    after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier list.")
-    ] = None,
+    limit: PageOption = 50,
+    after: AfterOption = None,
 ) -> None:
     """List keys with their state, without results. `onefold keys` does the same."""
     page = desk.calls.keys.find(limit=limit, after=after, **filters)
@@ -178,7 +175,7 @@ def _given(
     if surface not in ANSWERED:
         if status is not None or body:
             raise ConflictingOptions("status", "and --body are only for keys of http and form")
-        return None if result is None else _read(result)
+        return None if result is None else json_value(result, "result")
     if status is None or result is not None:
         raise InvalidInput("status", f"is required for a key of {surface}, instead of --result")
     from onefold.web.http import HttpResponse, Kept, to_stored
@@ -206,13 +203,6 @@ def _steps(desk: CliContext, found: StoredKey) -> dict[str, str]:
         for name, row in rows.items()
         if name.generation == last and row.state != "free"
     }
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise InvalidInput("result", f"must be JSON, got {text!r}") from None
 
 
 def _value(key: StoredKey) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Durations and times as text, and options that several commands share.
+"""Durations, times and JSON as text, and options that several commands share.
 
 Typer reads the options of a command from its signature. `expanded` replaces one parameter of a
 command with the parameters of the function that makes its value.
@@ -7,11 +7,14 @@ command with the parameters of the function that makes its value.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
+
+import typer
 
 from onefold import InvalidInput
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+MOST_PROCESSES: Final = 1000
 UNITS: Final = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -56,6 +60,29 @@ def moment(text: str, field: str) -> datetime:
             f" 2h, got {text!r}",
         ) from None
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+
+
+def json_value(text: str, field: str) -> Any:
+    """Read JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidInput(field, f"must be JSON, got {text!r}") from None
+
+
+def process_count(count: int) -> int:
+    """Check `--processes`."""
+    if not 1 <= count <= MOST_PROCESSES:
+        reason = f"must be a whole number from 1 to {MOST_PROCESSES}, got {count}"
+        raise InvalidInput("processes", reason)
+    return count
+
+
+def option(prefix: str, variable: str, metavar: str | None, text: str, *names: str) -> Any:
+    """An option that is also read from the environment."""
+    return typer.Option(
+        *names, metavar=metavar, envvar=prefix + variable, show_envvar=False, help=text
+    )
 
 
 Command: TypeAlias = Callable[..., None]

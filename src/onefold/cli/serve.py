@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,18 +14,12 @@ from onefold.cli import logs, parsers
 from onefold.cli.config import DATABASE
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from onefold.server.app import ServerApp
 
 TARGET: Final = "onefold.cli.serve:served"
-MOST_PROCESSES: Final = 1000
 
 
-def _option(variable: str, metavar: str, text: str) -> Any:
-    return typer.Option(
-        metavar=metavar, envvar=f"ONEFOLD_SERVE_{variable}", show_envvar=False, help=text
-    )
+_option = partial(parsers.option, "ONEFOLD_SERVE_")
 
 
 def serve(
@@ -48,11 +43,11 @@ def serve(
     processes: Annotated[int, _option("PROCESSES", "N", "Processes that share the port.")] = 1,
     push: Annotated[
         bool,
-        typer.Option(
+        _option(
+            "PUSH",
+            None,
+            "Also push jobs to endpoints, and rescue, prune, sweep and tick.",
             "--push/--no-push",
-            envvar="ONEFOLD_SERVE_PUSH",
-            show_envvar=False,
-            help="Also push jobs to endpoints, and rescue, prune, sweep and tick.",
         ),
     ] = True,
     push_concurrency: Annotated[
@@ -66,12 +61,7 @@ def serve(
     ] = None,
     migrate: Annotated[
         bool,
-        typer.Option(
-            "--migrate/--no-migrate",
-            envvar="ONEFOLD_SERVE_MIGRATE",
-            show_envvar=False,
-            help="Migrate the tables at the start.",
-        ),
+        _option("MIGRATE", None, "Migrate the tables at the start.", "--migrate/--no-migrate"),
     ] = True,
     max_body: Annotated[int, _option("MAX_BODY", "BYTES", "The largest body of a request.")] = 4
     * 1024
@@ -92,12 +82,7 @@ def serve(
     tls_key: Annotated[str | None, _option("TLS_KEY", "FILE", "Its private key in PEM.")] = None,
     access_log: Annotated[
         bool,
-        typer.Option(
-            "--access-log/--no-access-log",
-            envvar="ONEFOLD_SERVE_ACCESS_LOG",
-            show_envvar=False,
-            help="Log a line for each request.",
-        ),
+        _option("ACCESS_LOG", None, "Log a line for each request.", "--access-log/--no-access-log"),
     ] = True,
     log_format: Annotated[str, _option("LOG_FORMAT", "FORMAT", "text or json")] = "text",
     log_level: Annotated[
@@ -122,9 +107,6 @@ def serve(
             " pip install 'onefold[server]'"
         ) from error
     logs.configure(log_format, log_level)
-    if not 1 <= processes <= MOST_PROCESSES:
-        reason = f"must be a whole number from 1 to {MOST_PROCESSES}, got {processes}"
-        raise InvalidInput("processes", reason)
     if (tls_certificate is None) is not (tls_key is None):
         raise InvalidInput("tls_certificate", "and tls_key belong together: set both or neither")
     options = granian.ServeOptions(
@@ -132,13 +114,13 @@ def serve(
         schema=schema,
         host=host,
         port=granian.checked_port(port),
-        processes=processes,
+        processes=parsers.process_count(processes),
         migrate=migrate,
         settings=ServerSettings(
             max_body=max_body,
-            request_timeout=_time(request_timeout, "request_timeout"),
-            body_timeout=_time(body_timeout, "body_timeout"),
-            grace=_time(grace, "grace"),
+            request_timeout=parsers.duration(request_timeout, "request_timeout"),
+            body_timeout=parsers.duration(body_timeout, "body_timeout"),
+            grace=parsers.duration(grace, "grace"),
             push=push,
             push_concurrency=push_concurrency,
             push_allow=tuple(filter(None, (push_allow or "").split(","))),
@@ -146,7 +128,7 @@ def serve(
         ),
         tls_certificate=tls_certificate,
         tls_key=tls_key,
-        header_timeout=_time(header_timeout, "header_timeout"),
+        header_timeout=parsers.duration(header_timeout, "header_timeout"),
         log_format=log_format,
         log_level=log_level,
     )
@@ -154,10 +136,6 @@ def serve(
         for line in asyncio.run(granian.prepare(options)):
             typer.echo(line)
         granian.serve(options, TARGET)
-
-
-def _time(text: str, field: str) -> timedelta:
-    return parsers.duration(text, field)
 
 
 def served() -> ServerApp:

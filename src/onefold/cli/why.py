@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onefold import InvalidInput
 from onefold.cli.command_context import CliContext, at_desk
+from onefold.cli.parsers import json_value
 from onefold.cli.render import when
 
 if TYPE_CHECKING:
@@ -54,19 +53,12 @@ def why(
     ] = None,
 ) -> None:
     """Show why requests with a key are duplicates: the holders of the key."""
-    more: dict[str, Any] = {} if payload is None else {"payload": _read(payload)}
+    more: dict[str, Any] = {} if payload is None else {"payload": json_value(payload, "payload")}
     found = desk.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
     blocks = ["\n".join(_lines(holder)) for holder in found]
     desk.answer(
         found, "\n\n".join(blocks) or "The key has no holder: the next request with it runs."
     )
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise InvalidInput("payload", f"must be JSON, got {text!r}") from None
 
 
 def _lines(holder: KeyHolder) -> Iterator[str]:

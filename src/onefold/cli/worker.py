@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
     from onefold.worker.settings import WorkerOptions
 
-MOST_PROCESSES: Final = 1000
 AS_PROCESS: Final = "--as-process"
 
 
-def _option(variable: str, metavar: str, text: str) -> Any:
-    return typer.Option(
-        metavar=metavar, envvar=f"ONEFOLD_WORKER_{variable}", show_envvar=False, help=text
-    )
-
+_option = partial(parsers.option, "ONEFOLD_WORKER_")
 
 Target: TypeAlias = Annotated[
     str | None,
@@ -76,12 +71,7 @@ def worker(
     ] = None,
     chores: Annotated[
         bool,
-        typer.Option(
-            "--chores/--no-chores",
-            envvar="ONEFOLD_WORKER_CHORES",
-            show_envvar=False,
-            help="Also rescue, prune, sweep and tick.",
-        ),
+        _option("CHORES", None, "Also rescue, prune, sweep and tick.", "--chores/--no-chores"),
     ] = True,
     log_format: Annotated[str, _option("LOG_FORMAT", "FORMAT", "text or json")] = "text",
     log_level: Annotated[
@@ -89,12 +79,7 @@ def worker(
     ] = "info",
     quiet: Annotated[
         bool,
-        typer.Option(
-            "--quiet",
-            envvar="ONEFOLD_WORKER_QUIET",
-            show_envvar=False,
-            help="Log only jobs that fail.",
-        ),
+        _option("QUIET", None, "Log only jobs that fail.", "--quiet"),
     ] = False,
     as_process: Annotated[str | None, typer.Option(AS_PROCESS, hidden=True)] = None,
 ) -> None:
@@ -111,6 +96,7 @@ def worker(
         member = _Member.read(as_process, name, processes)
         options["name"] = member.name
         settings = worker_settings(options)
+        options["name"] = settings.name
     except InvalidInput as error:
         raise _blamed(error, context) from error
     if app is None:
@@ -130,7 +116,7 @@ def worker(
         logs.configure_here, form=log_format, level=log_level, worker=settings.name
     )
     run_until_signal(
-        lambda: onefold.worker(**settings.options),
+        lambda: onefold.worker(**options),
         onefold.aclose,
         supervised=member.line is not None,
     )
@@ -146,11 +132,8 @@ class _Member(NamedTuple):
 
     @classmethod
     def read(cls, as_process: str | None, name: str | None, processes: int) -> _Member:
-        if not 1 <= processes <= MOST_PROCESSES:
-            reason = f"must be a whole number from 1 to {MOST_PROCESSES}, got {processes}"
-            raise InvalidInput("processes", reason)
         if as_process is None:
-            return cls(name, processes > 1, None)
+            return cls(name, parsers.process_count(processes) > 1, None)
         number, _, line = as_process.partition(":")
         # Each worker needs a name of its own.
         return cls(name and f"{name}-{number}", is_supervisor=False, line=int(line))

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final, TypeAlias, TypedDict, cast
+from typing import Final, TypeAlias, TypedDict
 
 import msgspec
 
@@ -64,14 +64,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     spread: int | None = None
     """Limits a queue to a fraction of the free places, so that others find some: half of them for
     2. None for no such limit."""
-
-    @property
-    def options(self) -> WorkerOptions:
-        """The same as options."""
-        fields = msgspec.structs.asdict(self) | {"queues": self.queues or None}
-        return cast(
-            "WorkerOptions", {name: fields[name] for name in WorkerOptions.__optional_keys__}
-        )
 
     @property
     def most_prefetched(self) -> int:

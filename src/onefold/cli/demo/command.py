@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from onefold.cli.demo.processes import PromiseBroken
-from onefold.cli.demo.story import tell
+from onefold.cli.demo.story import run_demo
 
 
 class DemoOutput:
@@ -74,11 +74,11 @@ def demo(
     ] = 6,
 ) -> None:
     """Show the guarantees: real processes race, are killed and are frozen."""
-    stage = DemoOutput()
+    output = DemoOutput()
     if database is not None:
-        tell(stage, database, processes=processes)
-        stage.end(f"The database is kept: {database}")
+        run_demo(output, database, processes=processes)
+        output.end(f"The database is kept: {database}")
         return
     with TemporaryDirectory(prefix="onefold-demo-") as folder:
-        tell(stage, Path(folder) / "demo.db", processes=processes)
-    stage.end("The database was deleted. To keep it: onefold demo --database demo.db")
+        run_demo(output, Path(folder) / "demo.db", processes=processes)
+    output.end("The database was deleted. To keep it: onefold demo --database demo.db")

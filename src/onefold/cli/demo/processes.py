@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sqlite3
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -15,6 +14,7 @@ from onefold import Fixed, Onefold, Run
 from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Generator
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
@@ -34,68 +34,60 @@ class PromiseBroken(OnefoldError):
 
 # Spawn: a forked child would share the open files of its parent.
 CONTEXT = get_context("spawn")
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds to wait for a process."""
 
 
-class Actor:
+class DemoProcess:
     """A process with one task, and a pipe to it."""
 
-    def __init__(self, play: Callable[..., None], *arguments: object) -> None:
-        """Start it: `play` receives the arguments, then its end of the pipe."""
-        self._ours, theirs = CONTEXT.Pipe()
-        self._process: BaseProcess = CONTEXT.Process(
-            target=play, args=(*arguments, theirs), daemon=True
-        )
-        self._process.start()
-        theirs.close()
+    def __init__(self, process: BaseProcess, pipe: Connection[Any, Any]) -> None:
+        """Made by `started`."""
+        self._process = process
+        self._pipe = pipe
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid or 0
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """Its next message."""
-        if not self._ours.poll(PATIENCE):
-            raise PromiseBroken(f"process {self.pid} answers within {PATIENCE:g} seconds")
-        return self._ours.recv()
+        if not self._pipe.poll(TIMEOUT):
+            raise PromiseBroken(f"process {self.pid} answers within {TIMEOUT:g} seconds")
+        return self._pipe.recv()
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Let it continue after its message."""
-        self._ours.send("go on")
+        self._pipe.send("proceed")
 
-    def freeze(self) -> None:
-        """Suspend it, like a paused machine."""
-        os.kill(self.pid, signal.SIGSTOP)
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
 
-    def thaw(self) -> None:
-        """Resume it."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def kill(self) -> int | None:
-        """End it with SIGKILL; returns its exit code."""
-        self._process.kill()
-        self._process.join(PATIENCE)
+    def end(self, number: signal.Signals) -> int | None:
+        """End it by a signal; returns its exit code."""
+        self.signal(number)
+        self._process.join(TIMEOUT)
         return self._process.exitcode
-
-    def stop(self) -> int | None:
-        """End it with SIGTERM, as a service manager does; returns its exit code."""
-        self._process.terminate()
-        self._process.join(PATIENCE)
-        return self._process.exitcode
-
-    def close(self) -> None:
-        """End the process, even if it is frozen."""
-        self.kill()
-        self._ours.close()
 
 
 @contextmanager
-def actor(play: Callable[..., None], *arguments: object) -> Generator[Actor]:
-    """An actor that is closed in any case."""
-    with closing(Actor(play, *arguments)) as started:
-        yield started
+def started(target: Callable[..., None], *arguments: object) -> Generator[DemoProcess]:
+    """Start a process; `target` receives the arguments, then its end of the pipe.
+
+    It is killed at the end, even if it is frozen.
+    """
+    ours, theirs = CONTEXT.Pipe()
+    process: BaseProcess = CONTEXT.Process(target=target, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield DemoProcess(process, ours)
+    finally:
+        process.kill()
+        process.join(TIMEOUT)
+        ours.close()
 
 
 def enqueue_event(onefold: Onefold, event: str, queue: str) -> Enqueued:
@@ -114,7 +106,7 @@ def deliver(url: str, event: str, queue: str, barrier: Barrier, parent: Connecti
     """Wait for the others, then enqueue the same event as they do."""
     with Onefold(url) as onefold:
         onefold.find(limit=1)  # open the file, as a running application has
-        barrier.wait(PATIENCE)
+        barrier.wait(TIMEOUT)
         answer = enqueue_event(onefold, event, queue)
     parent.send((answer.id, answer.duplicate))
 
