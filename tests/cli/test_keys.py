@@ -7,7 +7,8 @@ import pytest
 
 from onefold import Onefold
 from onefold.claims import Replay, Won
-from onefold.web.http import from_stored
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.stored_response import from_stored
 from tests.cli.test_operators import Operate, operate, read
 from tests.fixtures.place import Place
 from tests.fixtures.request_steps import RequestSteps
@@ -94,8 +95,8 @@ def test_h145_a_request_is_settled_with_an_answer(operate: Operate, place: Place
     with place.open() as onefold:
         answer = onefold.claim("alice", "k-1", surface="http")
     assert isinstance(answer, Replay)
-    stored = from_stored(answer.result).answer
-    assert stored is not None
+    stored = from_stored(answer.result)
+    assert isinstance(stored, HttpResponse)
     assert (stored.status, stored.body) == (201, b'{"id":7}')
 
 

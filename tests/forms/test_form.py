@@ -11,8 +11,8 @@ from onefold.web.forms import Form, FormKey, FormKeys
 from onefold.web.forms.form import read_form
 from onefold.web.http import HttpRequest
 from onefold.web.idempotency.body import digested
-from onefold.web.idempotency.fingerprint import fingerprint
 from onefold.web.problems import Refused
+from tests.http.fingerprints import fingerprint
 
 URLENCODED = "application/x-www-form-urlencoded"
 

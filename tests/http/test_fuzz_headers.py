@@ -11,23 +11,26 @@ from onefold.model.retry import parse_retry_after
 from onefold.web.http import (
     HttpRequest,
     HttpResponse,
-    Kept,
-    UnreadableAnswer,
     accepts_coding,
     codings,
-    cookie_name,
     decoded,
-    from_stored,
-    kept_headers,
     prefers_html,
-    to_stored,
 )
 from onefold.web.idempotency.body import Digesting
-from onefold.web.idempotency.encryption import Sealing
-from onefold.web.idempotency.fingerprint import Fields, again, fingerprint
+from onefold.web.idempotency.encryption import Sealing, UnreadableAnswer
+from onefold.web.idempotency.fingerprint import Fields
 from onefold.web.idempotency.key import KeyRules, read_key
-from onefold.web.idempotency.stored_response import replay
+from onefold.web.idempotency.policy import RoutePolicy
+from onefold.web.idempotency.stored_response import (
+    Kept,
+    cookie_name,
+    from_stored,
+    kept_headers,
+    replay,
+    to_stored,
+)
 from onefold.web.problems import KEY_REUSED, Refused, make
+from tests.http.fingerprints import again, fingerprint
 
 # A bound on time would fail on a busy machine; what hangs is ended by the time limit of a test.
 MANY = settings(max_examples=150, deadline=None)
@@ -155,7 +158,7 @@ def test_answers(
     status: int, headers: tuple[tuple[str, str], ...], body: bytes, accepted: str, limit: int
 ) -> None:
     stored = from_stored(to_stored(HttpResponse(status, headers, body), Kept(max_body=limit)))
-    again = replay(stored, request=request(accept_encoding=accepted), tombstone="location")
+    again = replay(stored, RoutePolicy(tombstone="location"), request(accept_encoding=accepted))
 
     assert again.value("Idempotent-Replayed") == "true"
     length = again.value("Content-Length")

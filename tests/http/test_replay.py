@@ -11,7 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from onefold import Onefold
-from onefold.web.http import HttpRequest, HttpResponse, Kept
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.idempotency.stored_response import Kept
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from onefold import InvalidInput
-from onefold.web.http import UnreadableAnswer
-from onefold.web.idempotency.encryption import Sealing, is_sealed
+from onefold.web.idempotency.encryption import Sealing, UnreadableAnswer, is_sealed
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 TEXT = '{"card": "ü 4242"}'

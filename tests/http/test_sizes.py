@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onefold.web.http import Kept
+from onefold.web.idempotency.stored_response import Kept
 from tests.http.apps import AsgiClient, asgi_app, fastapi_app
 from tests.http.apps_talk import Talk, part
 from tests.http.scenario_modes import LEASED_SQLITE, OURS_SQLITE

@@ -178,7 +178,8 @@ def _given(
         return None if result is None else json_value(result, "result")
     if status is None or result is not None:
         raise InvalidInput("status", f"is required for a key of {surface}, instead of --result")
-    from onefold.web.http import HttpResponse, Kept, to_stored
+    from onefold.web.http import HttpResponse
+    from onefold.web.idempotency.stored_response import Kept, to_stored
 
     headers = (("Content-Type", content_type),) if body else ()
     return json.loads(to_stored(HttpResponse(status, headers, body.encode()), Kept()))

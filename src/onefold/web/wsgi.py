@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from io import BytesIO
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
@@ -19,7 +18,7 @@ import msgspec
 from onefold.errors import LeaseLost
 from onefold.model.checks import options_of
 from onefold.web.http import HttpRequest, HttpResponse, status_line, wsgi_headers
-from onefold.web.idempotency.body import digested, spool
+from onefold.web.idempotency.body import MAX_IN_MEMORY, digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import (
@@ -163,7 +162,7 @@ class IdempotencyMiddleware:
         except Refused as refused:
             link = None if match.route is None else match.route.policy.link
             return sent(refused.problem.described_by(link).answer(request), start_response)
-        if isinstance(file, BytesIO):
+        if file is None or environ[BODY].length <= MAX_IN_MEMORY:
             return self._call(environ, start_response, request, match.route)
         return self._call_with(file, environ, start_response, request, match.route)
 
@@ -194,15 +193,15 @@ class IdempotencyMiddleware:
         route: KeyedRoute | None,
         *,
         is_keyed: bool,
-    ) -> tuple[IO[bytes], Digested]:
-        """The body, once what can be refused before it has been."""
+    ) -> tuple[IO[bytes] | None, Digested]:
+        """The body; `Refused` if the request can be rejected without it."""
         if route is None:
             refuses = self._registry.unconfigured == "refuse" and request.method in KEYED
             if is_keyed and refuses:
                 raise Refused(make(NOT_CONFIGURED))
-            return BytesIO(), NOTHING
+            return None, NOTHING
         if not is_keyed and route.policy.form is None:
-            return BytesIO(), NOTHING
+            return None, NOTHING
         read_key(request, route.policy.key)
         return read_body(environ, request, route.policy)
 

@@ -265,7 +265,7 @@ def test_h088_an_answer_in_parts_may_be_buried(project_onefold: Onefold) -> None
 
 
 def test_h078_a_listed_cookie_comes_back(project_onefold: Onefold) -> None:
-    from onefold.web.http import Kept
+    from onefold.web.idempotency.stored_response import Kept
 
     @Idempotency()(principal=alice, kept=Kept(cookies=("cart",)))
     def pay(request: HttpRequest) -> HttpResponse:

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from onefold.web.http import HttpResponse, Kept, to_stored
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.stored_response import Kept, to_stored
 from tests.http.processes.app import WHO
 from tests.http.processes.site import Said, Server, Site
 

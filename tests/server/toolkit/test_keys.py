@@ -9,7 +9,8 @@ from onefold.claims import Replay, Won
 from onefold.model.checks import qualified
 from onefold.server.request_context import RequestContext
 from onefold.server.routes import keys
-from onefold.web.http import from_stored
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.stored_response import from_stored
 from tests.fixtures.served import Api
 
 
@@ -138,8 +139,8 @@ async def test_a_key_of_http_is_settled_with_an_answer(api: Api) -> None:
     assert settled.json == {"settled": True}
     answer = await api.onefold.aclaim("alice", "k", surface="http")
     assert isinstance(answer, Replay)
-    stored = from_stored(answer.result).answer
-    assert stored is not None
+    stored = from_stored(answer.result)
+    assert isinstance(stored, HttpResponse)
     assert (stored.status, stored.body) == (201, b"{}")
     assert unsaid.problem(400, "invalid_input")["field"] == "status"
     assert misplaced.problem(400, "invalid_input")["field"] == "status"

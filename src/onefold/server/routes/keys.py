@@ -14,7 +14,8 @@ from onefold.model.stored_key import JOB, PUBLISH, KeyHolder, KeyPage, KeyState,
 from onefold.model.wire import Body
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.claims import Released, Settled
-from onefold.web import http as stored
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.stored_response import Kept, to_stored
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
@@ -195,8 +196,8 @@ def _result(body: SettleKeyBody, surface: str) -> Any:
     if body.status is None or body.result is not None:
         raise InvalidInput("status", f"is required for a key of {surface}, instead of a result")
     headers = (("Content-Type", body.content_type),) if body.body else ()
-    response = stored.HttpResponse(body.status, headers, body.body.encode())
-    return json.loads(stored.to_stored(response, stored.Kept()))
+    response = HttpResponse(body.status, headers, body.body.encode())
+    return json.loads(to_stored(response, Kept()))
 
 
 def _read(text: str) -> Any:

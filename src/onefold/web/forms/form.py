@@ -82,11 +82,11 @@ class Submitted(msgspec.Struct, frozen=True):
 def read_form(request: HttpRequest, body: Digested) -> Submitted:
     """The form in a body; empty if the body is not a form."""
     content_type = request.value("content-type") or ""
-    found = None if body.body is None else form_body.parts(body.body, content_type)
+    found = None if body.body is None else form_body.fields(body.body, content_type)
     if found is None:
         return Submitted()
     media_type = content_type.partition(";")[0].strip(" \t").lower()
-    return Submitted(tuple(_entry(part) for part in found), media_type)
+    return Submitted(tuple(_entry(field) for field in found), media_type)
 
 
 def key_in(form: Submitted, name: str) -> str | None:
@@ -97,10 +97,10 @@ def key_in(form: Submitted, name: str) -> str | None:
     return next(iter(found), None)
 
 
-def _entry(part: form_body.Part) -> FormEntry:
-    if part.filename is None:
-        return FormEntry(name=_text(part.name), value=_decoded(part.value))
-    return FormEntry(name=_text(part.name), filename=_text(part.filename))
+def _entry(field: form_body.Field) -> FormEntry:
+    if field.filename is None:
+        return FormEntry(name=_text(field.name), value=_decoded(field.value or b""))
+    return FormEntry(name=_text(field.name), filename=_text(field.filename))
 
 
 def _text(latin: str) -> str:

@@ -16,8 +16,6 @@ from onefold.web.problems import INCOMPLETE, Refused, make, too_large
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from python_multipart.multipart import MultipartCallbacks, MultipartParser
-
     from onefold.web.http import HttpRequest
     from onefold.web.idempotency.policy import RoutePolicy
 
@@ -28,72 +26,51 @@ MOST_FIELDS: Final = 10_000
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field, with the digest of its value."""
+    """One field of a form. Texts are latin-1, so that no byte is lost."""
 
     name: str
     filename: str | None = None
     media_type: str = ""
     sha256: str
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One field as it was sent. Texts are latin-1, so that no byte is lost."""
-
-    name: str
-    filename: str | None = None
-    media_type: str = ""
-    value: bytes
-
-    @property
-    def digested(self) -> Field:
-        """The field without its value."""
-        return Field(
-            name=self.name,
-            filename=self.filename,
-            media_type=self.media_type,
-            sha256=hashlib.sha256(self.value).hexdigest(),
-        )
-
-
-def parts(body: bytes, content_type: str) -> list[Part] | None:
-    """The fields of a form in their order; None if the body is not a valid form."""
-    if media_type_of(content_type) == URLENCODED:
-        return _urlencoded(body)
-    reading = multipart(content_type, keep=True)
-    if reading is None:
-        return None
-    reading.feed(body)
-    return reading.parts()
+    """The digest of its value."""
+    value: bytes | None = None
+    """None if only the digest was kept."""
 
 
 def fields(body: bytes, content_type: str) -> list[Field] | None:
-    """The same with digests in place of what the fields hold."""
+    """The fields of a form in their order; None if the body is not a valid form."""
     if media_type_of(content_type) == URLENCODED:
-        return [part.digested for part in _urlencoded(body)]
-    reading = multipart(content_type)
-    if reading is None:
+        # In latin-1 every byte is a character, so nothing is lost in any charset.
+        text = body.decode("latin-1")
+        pairs = parse_qsl(text, keep_blank_values=True, encoding="latin-1")
+        return [_field(name, value.encode("latin-1")) for name, value in pairs]
+    reader = multipart(content_type, keep=True)
+    if reader is None:
         return None
-    reading.feed(body)
-    return reading.fields()
+    reader.feed(body)
+    return reader.fields()
 
 
-def multipart(content_type: str, *, keep: bool = False) -> Reading | None:
-    """What reads a multipart form piece by piece; None if that is none.
+def _field(name: str, value: bytes) -> Field:
+    return Field(name=name, sha256=hashlib.sha256(value).hexdigest(), value=value)
+
+
+def multipart(content_type: str, *, keep: bool = False) -> MultipartReader | None:
+    """A reader of a multipart form; None if the type is another one or has no valid boundary.
 
     Without `keep`, only the digests of the values are in memory.
     """
     with Needs("onefold[http]"):
         from python_multipart.exceptions import FormParserError
-        from python_multipart.multipart import MultipartParser, parse_options_header
+        from python_multipart.multipart import parse_options_header
 
     if media_type_of(content_type) != MULTIPART:
         return None
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         return None
-    heard = _Heard(keep=keep)
     try:
-        return Reading(MultipartParser(boundary, heard.callbacks), heard)
+        return MultipartReader(boundary, keep=keep)
     except FormParserError:
         return None
 
@@ -103,79 +80,55 @@ def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip(" \t").lower()
 
 
-class Reading:
-    """A multipart form on its way in."""
+class MultipartReader:
+    """Reads a multipart form piece by piece."""
 
-    def __init__(self, parser: MultipartParser, heard: _Heard) -> None:
-        """`heard` is what the parser calls."""
-        self._parser: MultipartParser = parser
-        self._heard: _Heard = heard
-        self._broken: bool = False
+    def __init__(self, boundary: bytes, *, keep: bool) -> None:
+        """With `keep`, the values are in memory, too."""
+        from python_multipart.multipart import MultipartParser
 
-    def feed(self, piece: bytes) -> None:
-        """The next piece."""
-        from python_multipart.exceptions import FormParserError
-
-        if self._broken:
-            return
-        try:
-            self._parser.write(piece)
-        except FormParserError:
-            self._broken = True
-        self._broken = self._broken or len(self._heard.fields) > MOST_FIELDS
-
-    def fields(self) -> list[Field] | None:
-        """What was read; None if it is broken, not whole, or of more fields than any form is."""
-        return self._heard.fields if self._heard.ended and not self._broken else None
-
-    def parts(self) -> list[Part] | None:
-        """The fields with their values, if they were kept."""
-        read = self.fields()
-        if read is None:
-            return None
-        return [
-            Part(name=one.name, filename=one.filename, media_type=one.media_type, value=value)
-            for one, value in zip(read, self._heard.values, strict=True)
-        ]
-
-
-def _urlencoded(body: bytes) -> list[Part]:
-    # In latin-1 every byte is a character, so nothing is lost in any charset.
-    text = body.decode("latin-1")
-    pairs = parse_qsl(text, keep_blank_values=True, encoding="latin-1")
-    return [Part(name=name, value=value.encode("latin-1")) for name, value in pairs]
-
-
-class _Heard:
-    """What the parser calls, part by part."""
-
-    def __init__(self, *, keep: bool) -> None:
-        self.fields: list[Field] = []
-        self.values: list[bytes] = []
-        self.ended: bool = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._header_name,
+                "on_header_value": self._header_value,
+                "on_header_end": self._header,
+                "on_part_data": self._data,
+                "on_part_end": self._part,
+                "on_end": self._end,
+            },
+        )
+        self._fields: list[Field] = []
+        self._is_broken = False
+        self._is_ended = False
         self._keep = keep
         self._headers: dict[str, bytes] = {}
         self._name = b""
         self._value = b""
         self._hash = hashlib.sha256()
-        self._held = bytearray()
+        self._kept = bytearray()
 
-    @property
-    def callbacks(self) -> MultipartCallbacks:
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": self._header_name,
-            "on_header_value": self._header_value,
-            "on_header_end": self._header,
-            "on_part_data": self._data,
-            "on_part_end": self._part,
-            "on_end": self._end,
-        }
+    def feed(self, piece: bytes) -> None:
+        """The next piece."""
+        from python_multipart.exceptions import FormParserError
+
+        if self._is_broken:
+            return
+        try:
+            self._parser.write(piece)
+        except FormParserError:
+            self._is_broken = True
+        self._is_broken = self._is_broken or len(self._fields) > MOST_FIELDS
+
+    def fields(self) -> list[Field] | None:
+        """What was read; None if it is broken, incomplete, or has too many fields."""
+        return self._fields if self._is_ended and not self._is_broken else None
 
     def _begin(self) -> None:
         self._headers = {}
         self._hash = hashlib.sha256()
-        self._held = bytearray()
+        self._kept = bytearray()
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
@@ -191,26 +144,25 @@ class _Heard:
         piece = data[start:end]
         self._hash.update(piece)
         if self._keep:
-            self._held += piece
+            self._kept += piece
 
     def _part(self) -> None:
         from python_multipart.multipart import parse_options_header
 
         options = parse_options_header(self._headers.get("content-disposition"))[1]
         filename = options.get(b"filename")
-        self.fields.append(
+        self._fields.append(
             Field(
                 name=options.get(b"name", b"").decode("latin-1"),
                 filename=None if filename is None else filename.decode("latin-1"),
                 media_type=self._headers.get("content-type", b"").decode("latin-1").lower(),
                 sha256=self._hash.hexdigest(),
+                value=bytes(self._kept) if self._keep else None,
             )
         )
-        if self._keep:
-            self.values.append(bytes(self._held))
 
     def _end(self) -> None:
-        self.ended = True
+        self._is_ended = True
 
 
 MAX_IN_MEMORY: Final = 1024 * 1024
@@ -268,8 +220,8 @@ def digested(body: bytes) -> Digested:
     return Digested(sha256=hashlib.sha256(body).hexdigest(), length=len(body), body=body)
 
 
-def _form(request: HttpRequest) -> Reading | None:
-    """Only as it is on the wire: a form in a content coding has no parts yet."""
+def _form(request: HttpRequest) -> MultipartReader | None:
+    """A form in a content coding has no fields before it is decoded."""
     if request.value("content-encoding") is not None:
         return None
     return multipart(request.value("content-type") or "")
@@ -281,7 +233,10 @@ PIECE: Final = 64 * 1024
 def spool(
     read: Callable[[int], bytes], request: HttpRequest, policy: RoutePolicy, *, length: int | None
 ) -> tuple[IO[bytes], Digested]:
-    """A body of this length (None: to its end) as a file that is yours to close, and its digest."""
+    """A body of this length (None: to its end) as a file, which the caller closes, and its digest.
+
+    A body of more than MAX_IN_MEMORY bytes is on disk.
+    """
     limit = policy.max_request
     _refuse_longer(length or 0, limit)
     digesting = _digesting(policy, request)
@@ -291,7 +246,9 @@ def spool(
             digesting.feed(piece)
             _refuse_longer(digesting.length, limit)
             if digesting.length > MAX_IN_MEMORY and isinstance(file, BytesIO):
-                file = _on_disk(file)
+                start = file.getvalue()
+                file = TemporaryFile()  # noqa: SIM115 - closed by the caller
+                file.write(start)
             file.write(piece)
         _refuse_shorter(digesting.length, request.content_length)
     except BaseException:
@@ -327,10 +284,3 @@ def _pieces(read: Callable[[int], bytes], length: int | None) -> Iterator[bytes]
             return
         yield piece
         left = None if left is None else left - len(piece)
-
-
-def _on_disk(file: BytesIO) -> IO[bytes]:
-    """In a file that has no name, and is gone when it is closed."""
-    bigger: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed by the caller
-    bigger.write(file.getvalue())
-    return bigger

@@ -1,4 +1,4 @@
-"""Encryption of stored responses."""
+"""Encryption of stored responses, and the error for one that cannot be read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import base64
 import os
 from typing import TYPE_CHECKING, Final
 
-from onefold.errors import InvalidInput
-from onefold.web.http import UnreadableAnswer
+from onefold.errors import InvalidInput, Needs, OnefoldError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +16,18 @@ if TYPE_CHECKING:
 _FORM: Final = "sealed1"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
+
+
+class UnreadableAnswer(OnefoldError):
+    """A stored response that this code cannot read: its request was carried out all the same."""
+
+    def __init__(self, reason: str) -> None:
+        """`reason` follows "A stored response"."""
+        super().__init__(
+            f"A stored response {reason}. Its request is not carried out again. Deploy the code and"
+            " the keys that wrote it, or settle its key by hand.",
+            reason=reason,
+        )
 
 
 class Sealing:
@@ -88,10 +99,6 @@ def _bound(head: str, place: str) -> bytes:
 
 
 def _cipher(key: bytes) -> AESGCM:
-    try:
+    with Needs("onefold[webhooks]"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ModuleNotFoundError:
-        raise InvalidInput(
-            "keys", "need cryptography to seal with; install it: pip install 'onefold[webhooks]'"
-        ) from None
     return AESGCM(key)

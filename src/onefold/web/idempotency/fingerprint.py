@@ -27,6 +27,8 @@ from onefold.web.problems import NOTHING_SELECTED, Refused, make, too_large
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from onefold.web.idempotency.policy import RoutePolicy
+
 
 # No array is that long.
 _DIGITS: Final = 10
@@ -134,7 +136,6 @@ class Fields(msgspec.Struct, frozen=True):
     """If a body has none of them: reject the request, or raise `InvalidInput`."""
 
     def __post_init__(self) -> None:
-        """Refuse what selects nothing, or the letters of a name."""
         named = checks.listed(self.names, "names", "names of fields")
         named += checks.listed(self.exclude, "exclude", "names of fields")
         if not named:
@@ -147,7 +148,7 @@ How: TypeAlias = (
 
 
 class _Recipe(msgspec.Struct, frozen=True):
-    """The rule of a fingerprint, without its function."""
+    """The rule of a fingerprint: what a policy says about it, without its function."""
 
     mode: str
     names: tuple[str, ...] = ()
@@ -156,11 +157,8 @@ class _Recipe(msgspec.Struct, frozen=True):
     canonical_query: bool = False
     decode: bool = False
 
-    def __str__(self) -> str:
-        return _as_text(self)
 
-
-@lru_cache(maxsize=256)  # a route has one, and every request of it has it spelled
+@lru_cache(maxsize=256)  # Each request needs it, and a route has one.
 def _as_text(recipe: _Recipe) -> str:
     options = [("name", name) for name in recipe.names]
     options += [("exclude", name) for name in recipe.exclude]
@@ -174,7 +172,7 @@ def _as_text(recipe: _Recipe) -> str:
 
 
 class _Input(msgspec.Struct, frozen=True):
-    """What an essence is made of."""
+    """What a fingerprint is made of."""
 
     recipe: _Recipe
     request: HttpRequest
@@ -182,63 +180,42 @@ class _Input(msgspec.Struct, frozen=True):
     how: How
 
 
-def fingerprint(
-    request: HttpRequest,
-    body: bytes | Digested,
-    how: How = "raw",
-    *,
-    headers: tuple[str, ...] = (),
-    canonical_query: bool = False,
-    decode: bool = False,
-) -> str:
-    """The fingerprint of a request.
-
-    `headers` are more headers that must not change (a version of the API). `canonical_query` lets
-    the parameters of the query come in any order. `decode` looks at the body without its
-    Content-Encoding.
-    """
-    recipe = _recipe(how, headers, canonical_query=canonical_query, decode=decode)
-    return _make(recipe, request, body, how)
+def fingerprint(request: HttpRequest, body: Digested, policy: RoutePolicy) -> str:
+    """The fingerprint of a request by the options of its route."""
+    return _make(_recipe(policy), request, body, policy.fingerprint)
 
 
-def again(
-    stored: str,
-    request: HttpRequest,
-    body: bytes | Digested,
-    how: How = "raw",
-    *,
-    headers: tuple[str, ...] = (),
-    canonical_query: bool = False,
-    decode: bool = False,
+def fingerprint_like(
+    stored: str, request: HttpRequest, body: Digested, policy: RoutePolicy
 ) -> str | None:
-    """The fingerprint of a request as a stored one was made; None if that is unknown.
+    """The fingerprint of a request by the rule of a stored one; None if that rule is unknown.
 
-    What is the same as `stored` is the same request, made before the settings were changed.
+    If it is equal to `stored`, it is the same request: only the options have changed since.
     """
     made, colon, _ = stored.rpartition(":")
     if not colon:
         return None
-    current = _recipe(how, headers, canonical_query=canonical_query, decode=decode)
-    recipe = current if str(current) == made else _parse(made)
-    if recipe is None or (recipe.mode == "custom" and not callable(how)):
+    current = _recipe(policy)
+    recipe = current if _as_text(current) == made else _parse(made)
+    if recipe is None or (recipe.mode == "custom" and not callable(policy.fingerprint)):
         return None
     try:
-        return _make(recipe, request, body, how)
+        return _make(recipe, request, body, policy.fingerprint)
     except (Refused, InvalidInput):
         return None
 
 
-def _recipe(how: How, headers: tuple[str, ...], *, canonical_query: bool, decode: bool) -> _Recipe:
-    lower = tuple(sorted({name.lower() for name in headers}))
-    if isinstance(how, Fields):
-        names, exclude = tuple(sorted(set(how.names))), tuple(sorted(set(how.exclude)))
-        return _Recipe("fields", names, exclude, lower, canonical_query, decode)
-    mode = "custom" if callable(how) else how
-    if mode not in _MODES:
-        raise InvalidInput(
-            "fingerprint", f"must be raw, json, form, Fields or a function, got {how!r}"
-        )
-    return _Recipe(mode, (), (), lower, canonical_query, decode)
+def _recipe(policy: RoutePolicy) -> _Recipe:
+    how = policy.fingerprint
+    mode = "fields" if isinstance(how, Fields) else "custom" if callable(how) else how
+    return _Recipe(
+        mode,
+        tuple(sorted(set(how.names))) if isinstance(how, Fields) else (),
+        tuple(sorted(set(how.exclude))) if isinstance(how, Fields) else (),
+        tuple(sorted({name.lower() for name in policy.fingerprint_headers})),
+        policy.canonical_query,
+        policy.decode,
+    )
 
 
 def _parse(made: str) -> _Recipe | None:
@@ -257,8 +234,7 @@ def _parse(made: str) -> _Recipe | None:
     )
 
 
-def _make(recipe: _Recipe, request: HttpRequest, body: bytes | Digested, how: How) -> str:
-    read = digested(body) if isinstance(body, bytes) else body
+def _make(recipe: _Recipe, request: HttpRequest, read: Digested, how: How) -> str:
     coding = ",".join(codings(request.values(_CODING)))
     if recipe.decode and coding and read.body is not None:
         plain = decoded(read.body, codings(request.values(_CODING)))
@@ -275,7 +251,7 @@ def _make(recipe: _Recipe, request: HttpRequest, body: bytes | Digested, how: Ho
     ]
     essence = _MODES[recipe.mode](_Input(recipe, request, read, how))
     head = [part.encode("utf-8", "surrogatepass") for part in parts]
-    return f"{recipe}:{_digest([*head, *essence])}"
+    return f"{_as_text(recipe)}:{_digest([*head, *essence])}"
 
 
 def _value(request: HttpRequest, name: str) -> str:
@@ -355,7 +331,10 @@ def _form_fields(request: HttpRequest, read: Digested) -> Sequence[form_body.Fie
 
 
 def _spelled(found: Iterable[form_body.Field]) -> list[bytes]:
-    return [msgspec.json.encode(field) for field in found]
+    return [
+        msgspec.json.encode((field.name, field.filename, field.media_type, field.sha256))
+        for field in found
+    ]
 
 
 def _is_chosen(name: str, recipe: _Recipe) -> bool:

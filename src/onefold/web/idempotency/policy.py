@@ -18,15 +18,15 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import TAKEOVERS, Guarantee, Takeover
 from onefold.model.timestamps import span
-from onefold.web.http import HttpRequest, HttpResponse, Kept
+from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.encryption import Sealing
-from onefold.web.idempotency.fingerprint import Fields, How, again, fingerprint
+from onefold.web.idempotency.fingerprint import Fields, How
 from onefold.web.idempotency.key import KeyRules, KeySource
+from onefold.web.idempotency.stored_response import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onefold.web.idempotency.body import Digested
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -134,22 +134,6 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
             return "exactly once"
         reruns = "release" in (self.on_4xx, self.on_5xx, self.on_error)
         return "at most once" if self.takeover == "refuse" and not reruns else "at least once"
-
-    def fingerprint_of(self, request: HttpRequest, body: Digested) -> str:
-        """The digest of what must be the same in a retry."""
-        return fingerprint(request, body, self.fingerprint, **self._fingerprint_options)
-
-    def fingerprint_like(self, stored: str, request: HttpRequest, body: Digested) -> str | None:
-        """The digest by the rules by which `stored` was made."""
-        return again(stored, request, body, self.fingerprint, **self._fingerprint_options)
-
-    @property
-    def _fingerprint_options(self) -> dict[str, Any]:
-        return {
-            "headers": self.fingerprint_headers,
-            "canonical_query": self.canonical_query,
-            "decode": self.decode,
-        }
 
     def fate(self, status: int) -> Fate:
         """The fate of a key after a response with this status."""

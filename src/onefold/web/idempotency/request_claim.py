@@ -35,9 +35,11 @@ from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
 from onefold.runtime import Begin, Call, End, Execute, Pause, waits
 from onefold.web import problems
-from onefold.web.http import HttpRequest, HttpResponse, UnreadableAnswer
+from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.body import Digested
-from onefold.web.idempotency.stored_response import read, replay, written
+from onefold.web.idempotency.encryption import UnreadableAnswer
+from onefold.web.idempotency.fingerprint import fingerprint, fingerprint_like
+from onefold.web.idempotency.stored_response import read_response, replay, write_response
 from onefold.web.transient_errors import is_busy
 
 if TYPE_CHECKING:
@@ -116,7 +118,7 @@ class RequestClaim:
             self.policy, request, body, principal=self._principal, tenant=self._tenant
         )
         if key is not None:
-            self._fingerprint = self.policy.fingerprint_of(request, body)
+            self._fingerprint = fingerprint(request, body, self.policy)
             self.keyed = KeyedRequest(request, body, key)
         self._is_identified = True
 
@@ -201,7 +203,8 @@ class RequestClaim:
         """True if the stored fingerprint was made by older options, and this request has it."""
         if stored is None:
             return False
-        if self.policy.fingerprint_like(stored, self.keyed.request, self.keyed.body) != stored:
+        keyed = self.keyed
+        if fingerprint_like(stored, keyed.request, keyed.body, self.policy) != stored:
             return False
         self._fingerprint = stored
         return True
@@ -235,15 +238,14 @@ class RequestClaim:
     def _replay(self, result: object) -> Procedure[HttpResponse]:
         policy, request = self.policy, self.keyed.request
         try:
-            stored = read(result, policy, self._key)
+            stored = read_response(result, policy, self._key)
         except UnreadableAnswer as error:
             log.error("The stored response of a key cannot be read: %s", error)  # noqa: TRY400
             self.outcome = "unknown"
             return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
-        if policy.refresh is not None and stored.answer is not None:
-            newer: HttpResponse = yield Call(policy.refresh, (request, stored.answer))
-            stored = msgspec.structs.replace(stored, answer=newer)
-        return replay(stored, marker=policy.marker, tombstone=policy.tombstone, request=request)
+        if policy.refresh is not None and isinstance(stored, HttpResponse):
+            stored = yield Call(policy.refresh, (request, stored))
+        return replay(stored, policy, request)
 
     def _verify(self, unknown: Unknown) -> Procedure[HttpResponse | None]:
         verify, key = self.policy.verify, self._key.key
@@ -275,7 +277,7 @@ class RequestClaim:
             yield End(transaction, commit)
 
     def _text(self, response: HttpResponse) -> str:
-        return written(response, self.policy, self._key)
+        return write_response(response, self.policy, self._key)
 
     def _refusal(self, problem: Problem) -> HttpResponse:
         self.problem = problem

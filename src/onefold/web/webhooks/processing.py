@@ -20,7 +20,9 @@ from onefold.model.event import WebhookAlarm, WebhookDuplicate, WebhookReceived
 from onefold.model.unique import fingerprint
 from onefold.operations import claims
 from onefold.runtime import Begin, End, Execute
-from onefold.web.http import HttpResponse, Kept, UnreadableAnswer, from_stored, to_stored
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.encryption import UnreadableAnswer
+from onefold.web.idempotency.stored_response import Kept, from_stored, to_stored
 from onefold.web.transient_errors import is_busy, is_passing
 from onefold.web.webhooks import responses
 from onefold.web.webhooks.endpoint import EndpointDelivery
@@ -304,4 +306,4 @@ def _replayed(result: Any) -> HttpResponse:
         stored = from_stored(result)
     except UnreadableAnswer:
         return responses.DONE
-    return stored.answer or responses.DONE
+    return stored if isinstance(stored, HttpResponse) else responses.DONE

@@ -1,0 +1,29 @@
+"""Fingerprints by single options, without a route."""
+
+from typing import Any
+
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency import fingerprint as fingerprints
+from onefold.web.idempotency.body import Digested, digested
+from onefold.web.idempotency.fingerprint import How
+from onefold.web.idempotency.policy import RoutePolicy
+
+
+def fingerprint(
+    request: HttpRequest, body: bytes | Digested, how: How = "raw", **options: Any
+) -> str:
+    return fingerprints.fingerprint(request, _read(body), _policy(how, **options))
+
+
+def again(
+    stored: str, request: HttpRequest, body: bytes | Digested, how: How = "raw", **options: Any
+) -> str | None:
+    return fingerprints.fingerprint_like(stored, request, _read(body), _policy(how, **options))
+
+
+def _read(body: bytes | Digested) -> Digested:
+    return digested(body) if isinstance(body, bytes) else body
+
+
+def _policy(how: How, *, headers: tuple[str, ...] = (), **options: Any) -> RoutePolicy:
+    return RoutePolicy(fingerprint=how, fingerprint_headers=headers, **options)
