@@ -107,7 +107,6 @@ class NoTransaction(UsageError):
     """`within` received a connection without an open transaction."""
 
     def __init__(self, connection: object) -> None:
-        """`connection` is the given object."""
         super().__init__(
             f"{_name(connection)} has no open transaction and will not open one by itself, so the"
             " job would be committed apart from your rows. Open a transaction around the call.",
@@ -129,7 +128,6 @@ class WouldDeadlock(UsageError):
     """This thread has an open SQLite transaction and would wait for itself."""
 
     def __init__(self) -> None:
-        """No evidence: the thread is the caller's own."""
         super().__init__(
             "This thread has an open write transaction on the same SQLite file, so this call would"
             " wait for itself. Use within(connection) to join that transaction, or commit it first."
@@ -139,16 +137,15 @@ class WouldDeadlock(UsageError):
 class ShardsDiffer(UsageError):
     """The database has another number of shards. With two numbers, one key could be won twice."""
 
-    asked: int
+    requested: int
     found: int
 
-    def __init__(self, *, asked: int, found: int, where: str) -> None:
+    def __init__(self, *, requested: int, found: int, where: str) -> None:
         """`found` is the number that the first migrate has stored."""
         super().__init__(
-            f"{where} has {found} shard{'s' if found != 1 else ''}, and this process asks for"
-            f" {asked}. The number is fixed by the first migrate: say shards={found}, or leave"
-            " it out.",
-            asked=asked,
+            f"{where} has {found} shard{'s' if found != 1 else ''}, and this process requests"
+            f" {requested}. The first migrate fixes the number: set shards={found}, or omit it.",
+            requested=requested,
             found=found,
             where=where,
         )
@@ -157,17 +154,17 @@ class ShardsDiffer(UsageError):
 class StepsChanged(UsageError):
     """A rerun runs a new step at the place of a step of an earlier attempt."""
 
-    asked: str
+    requested: str
     expected: str
 
-    def __init__(self, *, asked: str, expected: str) -> None:
+    def __init__(self, *, requested: str, expected: str) -> None:
         """`expected` is the step that came at this place in an earlier attempt."""
         super().__init__(
-            f"This run asks for the step {asked!r}, where an earlier attempt of the job came to the"
-            f" step {expected!r}, so the code has changed in between. Finish such jobs with the old"
-            " code, or replay them with fresh=True. Steps whose order may vary need a key of their"
-            " own: run.using(key=...).",
-            asked=asked,
+            f"This run requests the step {requested!r} where an earlier attempt of the job ran the"
+            f" step {expected!r}, so the code has changed. Finish such jobs with the old code, or"
+            " replay them with fresh=True. Give steps whose order varies a key:"
+            " run.using(key=...).",
+            requested=requested,
             expected=expected,
         )
 
@@ -176,7 +173,6 @@ class Closed(UsageError):
     """The Onefold object has been closed."""
 
     def __init__(self) -> None:
-        """No evidence."""
         super().__init__("This Onefold object is closed. Make a new one.")
 
 
@@ -204,7 +200,7 @@ class AlreadyEnqueued(Conflict):
         """`holder_id` is the job that has the key, `item` the place in a batch."""
         super().__init__(
             f"{_place(item)} key {key!r} is held by job {holder_id} ({state})."
-            ' Use on_duplicate="keep" to be answered with that job instead.',
+            ' Use on_duplicate="keep" to receive that job instead.',
             key=key,
             holder_id=holder_id,
             state=state,
@@ -223,7 +219,6 @@ class KeyReused(Conflict):
     key: str
 
     def __init__(self, *, key: str, holder_id: str | None = None, item: int | None = None) -> None:
-        """`holder_id` is the job, if a job has the key."""
         super().__init__(
             f"{_place(item)} key {key!r} was used before with a different request."
             " Use a new key for a new request.",
@@ -279,7 +274,6 @@ class StepFailed(Conflict):
     reason: str
 
     def __init__(self, *, step: str, error_type: str, reason: str) -> None:
-        """`error_type` and `reason` are type and message of the exception."""
         super().__init__(
             f"The step {step!r} failed for good in an earlier attempt of this job:"
             f" {error_type}: {reason}. Replay the job with fresh=True to try it again.",
@@ -297,8 +291,8 @@ class LeaseLost(Conflict):
     def __init__(self, subject: str, *, fence: int) -> None:
         """`subject` names the job or key, `fence` the delivery that lost it."""
         super().__init__(
-            f"{subject} is no longer held under fence {fence}: it was given to another holder or"
-            " ended meanwhile. Nothing was written; stop working on it.",
+            f"{subject} is no longer held under fence {fence}: it ended, or another holder has it."
+            " Nothing was written; stop working on it.",
             subject=subject,
             fence=fence,
         )
@@ -311,9 +305,8 @@ class JobNotFound(Conflict):
     job_id: str
 
     def __init__(self, job_id: str) -> None:
-        """`job_id` is the requested id."""
         super().__init__(
-            f"There is no job {job_id}: it never existed, was pruned, or is not committed yet.",
+            f"Job {job_id} does not exist: it never existed, was pruned, or is not committed yet.",
             job_id=job_id,
         )
 
@@ -325,9 +318,9 @@ class ScheduleNotFound(Conflict):
     name: str
 
     def __init__(self, name: str) -> None:
-        """`name` is the requested name."""
         super().__init__(
-            f"There is no schedule {name!r}: it was never made, or has been removed.", name=name
+            f"The schedule {name!r} does not exist: it was never saved, or has been deleted.",
+            name=name,
         )
 
 
@@ -337,10 +330,9 @@ class QueueNotEmpty(Conflict):
     name: str
 
     def __init__(self, name: str) -> None:
-        """`name` is the queue that was to be removed."""
         super().__init__(
-            f"There are jobs in the queue {name!r}, queued or running. Wait until they have ended,"
-            " or remove the queue with force=true, which removes its jobs, too.",
+            f"The queue {name!r} has jobs that have not ended. Wait until they have, or delete the"
+            " queue with force=true, which also deletes its jobs.",
             name=name,
         )
 
@@ -367,7 +359,6 @@ class Gone(Conflict):
     job_id: str
 
     def __init__(self, job_id: str) -> None:
-        """`job_id` is the requested id."""
         super().__init__(
             f"Job {job_id} has been pruned; only a tombstone that holds its key is left."
             " Enqueue a new job.",
@@ -394,12 +385,10 @@ class JobFailed(Conflict):
         reason: str | None,
         error: Mapping[str, object] | None,
     ) -> None:
-        """`reason` and `error` are those of the job."""
         why = "" if reason is None else f" ({reason})"
-        said = "" if error is None else f": {error.get('type')}: {error.get('message')}"
+        failure = "" if error is None else f": {error.get('type')}: {error.get('message')}"
         super().__init__(
-            f"Job {job_id} ({kind}) is {state}{why}{said}. It has no result, and will have none"
-            " unless it is replayed.",
+            f"Job {job_id} ({kind}) is {state}{why}{failure}. It has no result. Replay it.",
             job_id=job_id,
             kind=kind,
             state=state,
@@ -416,10 +405,9 @@ class ResultTimeout(Conflict, TimeoutError):
     state: str
 
     def __init__(self, job_id: str, *, state: str, timeout: timedelta) -> None:
-        """`state` is the state of the job at the timeout."""
         super().__init__(
-            f"Job {job_id} is still {state} after {timeout.total_seconds():g} seconds. It has not"
-            " been stopped: ask again, or give a longer timeout.",
+            f"Job {job_id} is still {state} after {timeout.total_seconds():g} seconds. It was"
+            " not stopped: wait again, or set a longer timeout.",
             job_id=job_id,
             state=state,
             timeout=timeout,
@@ -434,8 +422,8 @@ class TooOld(Conflict):
     def __init__(self, *, key: str, issued_at: datetime, horizon: datetime) -> None:
         """`horizon` is the oldest time that the ledger remembers."""
         super().__init__(
-            f"{key!r} was issued at {issued_at.isoformat()}, before {horizon.isoformat()}, the"
-            " oldest the ledger remembers: it may have been processed already, so it is refused.",
+            f"{key!r} was issued at {issued_at.isoformat()}. Keys before {horizon.isoformat()} are"
+            " no longer stored, so it may have been processed already, and is rejected.",
             key=key,
             issued_at=issued_at,
             horizon=horizon,
@@ -454,7 +442,6 @@ class DatabaseBusy(DatabaseError):
     waited: timedelta
 
     def __init__(self, reason: str, *, waited: timedelta) -> None:
-        """`waited` is how long the call has waited."""
         how_long = f"stayed busy for {waited.total_seconds():g} seconds" if waited else "is busy"
         super().__init__(
             f"The database {how_long}: {reason}",
@@ -477,9 +464,8 @@ class SerializationConflict(DatabaseError):
     status = 409
 
     def __init__(self, reason: str) -> None:
-        """`reason` is the message of the database."""
         super().__init__(
-            f"The database refused this transaction: {reason}. Roll back and run the whole"
+            f"The database rejected this transaction: {reason}. Roll back and run the whole"
             " transaction again (READ COMMITTED, or BEGIN IMMEDIATE on SQLite, avoids this).",
             reason=reason,
         )
@@ -537,10 +523,9 @@ class JobTimeout(WorkFailed):
     timeout: timedelta
 
     def __init__(self, timeout: timedelta) -> None:
-        """`timeout` is its limit."""
         super().__init__(
-            f"The handler took longer than {timeout.total_seconds():g} s, its timeout. Give"
-            " it more time (timeout=), or less to do.",
+            f"The handler took longer than {timeout.total_seconds():g} s, its timeout. Set a"
+            " longer timeout=, or give it less work.",
             timeout=timeout,
         )
 
@@ -556,8 +541,8 @@ class ProcessDied(WorkFailed):
         if exit_code is not None and exit_code < 0:
             how = f"was killed by signal {-exit_code}"
         super().__init__(
-            f"The process that ran the handler {how}. Look for what it does in C, or for memory it"
-            " runs out of.",
+            f"The process that ran the handler {how}. Look for a crash in C code, or for a lack of"
+            " memory.",
             exit_code=exit_code,
         )
 
@@ -566,7 +551,6 @@ class Needs:
     """`with Needs("onefold[flask]"): import flask` names the package if the import fails."""
 
     def __init__(self, package: str) -> None:
-        """`package` is the argument for `pip install`."""
         self._package = package
 
     def __enter__(self) -> None:
@@ -578,7 +562,6 @@ class Needs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Turn a missing module into an `ImportError` that names the package."""
         if isinstance(error, ModuleNotFoundError):
             message = f"{error.name} is not installed. Install it: pip install '{self._package}'"
             raise ImportError(message, name=error.name) from error  # noqa: TRY004 - not a wrong type

@@ -41,7 +41,6 @@ class Hooks:
     """The hooks that an application, or its telemetry, has registered."""
 
     def __init__(self) -> None:
-        """Start without listeners."""
         self.listeners: list[Listener] = []
         self.carrier: Carrier | None = None
         """Returns the context of the caller's trace; an enqueue stores it with the job."""
@@ -126,7 +125,6 @@ class Enqueueing:
         self._entered: ExitStack | None = None
 
     def __enter__(self) -> Self:
-        """Add the trace to the items, if there is one."""
         hooks = self._hooks
         if hooks.around_enqueue:
             self._entered = _enter_all(hooks.around_enqueue, self)
@@ -140,7 +138,6 @@ class Enqueueing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Send an event for each stored job, if they were stored."""
         if self._entered is not None:
             self._entered.__exit__(kind, error, trace)
         if error is None and self._hooks.wanted:

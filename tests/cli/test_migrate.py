@@ -76,7 +76,7 @@ def test_the_number_of_shards_is_for_the_first_migrate(
     other = onefold_command(*arguments, "--shards", "2")
 
     assert (first.returncode, again.returncode, other.returncode) == (0, 0, 2)
-    assert "has 4 shards, and this process asks for 2" in other.stderr
+    assert "has 4 shards, and this process requests 2" in other.stderr
     assert "Traceback" not in other.stderr
     with Onefold(postgres_url, schema=postgres_schema, shards=4) as onefold:
         assert onefold.enqueue("email").inserted

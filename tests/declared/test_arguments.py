@@ -238,7 +238,7 @@ def test_sets_are_stored_in_one_order_for_keys_are_made_of_them() -> None:
 def test_what_pydantic_refuses_is_refused() -> None:
     def greet(customer: Customer) -> None: ...
 
-    with pytest.raises(InvalidInput, match="customer does not fit greet") as caught:
+    with pytest.raises(InvalidInput, match="customer does not match greet") as caught:
         of(greet).to_payload(({"name": "Ada"},), {})
 
     assert caught.value.field == "customer"
@@ -254,10 +254,10 @@ def shop(number: int, address: Address, tags: list[str] | None = None) -> None: 
             ("one", Address("x")),
             {},
             "number",
-            "number does not fit shop: Expected `int`, got `str`",
+            "number does not match shop: Expected `int`, got `str`",
         ),
         ((True, Address("x")), {}, "number", "got `bool`"),
-        ((1, "x"), {}, "address", "address does not fit shop: Expected `object`, got `str`"),
+        ((1, "x"), {}, "address", "address does not match shop: Expected `object`, got `str`"),
         ((1, Address("x", ["a"])), {}, "address", "got `str` at address.zips[0]"),  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
         ((1, Address("x"), [1]), {}, "tags", "at tags[0]"),
         ((1,), {}, "address", "missing a required argument: 'address'"),
@@ -364,12 +364,12 @@ def has_a_foreign_default(number: Any = Foreign) -> None: ...
         (takes_more, r"takes \*args: 'int': a payload has its arguments by name"),
         (takes_names, r"takes \*\*kwargs"),
         (is_a_method, "is a method, and a worker has no object"),
-        (is_foreign, "annotation for thing that no JSON can become: .*Foreign"),
-        (is_ambiguous, "annotation for thing that is refused: .*more than one str-like"),
+        (is_foreign, "annotation for thing that JSON cannot be converted to: .*Foreign"),
+        (is_ambiguous, "annotation for thing that is not supported: .*more than one str-like"),
         (is_nowhere, "cannot be looked up: .*not under TYPE_CHECKING"),
         (has_two_runs, "takes two runs, run and again"),
-        (has_a_wrong_default, "has a default for number that is refused"),
-        (has_a_foreign_default, "has a default for number that is refused"),
+        (has_a_wrong_default, "has a default for number that is not valid"),
+        (has_a_foreign_default, "has a default for number that is not valid"),
     ],
 )
 def test_what_could_never_work_is_refused_at_once(
@@ -419,5 +419,5 @@ def test_a_result_that_json_cannot_hold_matters_only_where_it_is_stored() -> Non
 
 
 def test_a_result_that_no_longer_fits_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="result does not fit its annotation"):
+    with pytest.raises(InvalidInput, match="result does not match the annotation"):
         Result(returns_a_parcel, "f", stored=True).read({"to": 1})

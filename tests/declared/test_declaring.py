@@ -142,7 +142,7 @@ def test_a_wrapped_function_keeps_its_signature(fresh: Onefold) -> None:
         return number
 
     assert wrapped.declaration.arguments.names == ("number",)
-    with pytest.raises(InvalidInput, match="number does not fit wrapped"):
+    with pytest.raises(InvalidInput, match="number does not match wrapped"):
         wrapped.call("one")
 
 

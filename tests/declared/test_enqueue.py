@@ -73,7 +73,7 @@ async def test_a_worker_calls_the_function_with_what_was_enqueued(stage: Stage) 
 async def test_nothing_is_stored_where_an_argument_does_not_fit(stage: Stage) -> None:
     send = declare(stage.onefold)
 
-    with pytest.raises(InvalidInput, match="user does not fit send"):
+    with pytest.raises(InvalidInput, match="user does not match send"):
         await stage.enqueue(send, "everybody")
 
     assert len(await stage.onefold.afind()) == 0
@@ -191,7 +191,7 @@ async def test_what_a_duplicate_does_is_said_once_for_all_items(stage: Stage) ->
 
     with pytest.raises(AlreadyEnqueued):
         await stage.enqueue_many(raising, [send.call(1), send.call(2)])
-    with pytest.raises(ConflictingOptions, match="item 1: on_duplicate is said once") as caught:
+    with pytest.raises(ConflictingOptions, match="item 1: on_duplicate is set once") as caught:
         await stage.enqueue_many(send, [send.call(1), raising.call(3)])
 
     assert caught.value.item == 1

@@ -110,7 +110,7 @@ def test_it_is_converted_by_its_type(function: Callable[..., Any], value: Any) -
     assert read(function, payload) == value
     assert Arguments(function, "handle").to_payload((), {"event": value}) == payload
     for bad in ({"id": 7, "amount": 5}, [payload], "text"):
-        with pytest.raises(InvalidInput, match="event does not fit"):
+        with pytest.raises(InvalidInput, match="event does not match"):
             read(function, bad)
 
 

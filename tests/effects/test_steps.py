@@ -226,7 +226,7 @@ async def test_f055_another_step_at_the_same_place_is_refused(deliveries: Delive
     with pytest.raises(StepsChanged, match=r"'refund'.*'charge'.*fresh=True") as raised:
         await run.step("refund", effect, 2)
 
-    assert (raised.value.asked, raised.value.expected) == ("refund", "charge")
+    assert (raised.value.requested, raised.value.expected) == ("refund", "charge")
     assert effect.calls == [1, 2]
 
 

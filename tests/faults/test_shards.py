@@ -30,7 +30,7 @@ FOUND = """
         stored = onefold.enqueue("mail", unique_key="k")
         print(onefold.get(stored.id).id, stored.duplicate)
     except ShardsDiffer as error:
-        print("refused", error.asked, error.found)
+        print("refused", error.requested, error.found)
 """
 
 FIRST_USE = FOUND.replace("onefold.migrate()\n", "pass\n")
@@ -49,7 +49,7 @@ FORK = """
         try:
             other.enqueue("mail", unique_key="k")
         except ShardsDiffer as error:
-            print("refused", error.asked, error.found, flush=True)
+            print("refused", error.requested, error.found, flush=True)
         print(onefold.enqueue("mail", unique_key="k").duplicate, flush=True)
         print(Onefold(url, schema=schema).enqueue("mail", unique_key="k").duplicate, flush=True)
         os._exit(0)
@@ -123,12 +123,12 @@ class TestRefusal:
         with (
             Onefold(empty.url, schema=empty.schema, shards=other) as onefold,
             pytest.raises(
-                ShardsDiffer, match=f"has 4 shards.*asks for {other}.*shards=4"
+                ShardsDiffer, match=f"has 4 shards.*requests {other}.*shards=4"
             ) as caught,
         ):
             onefold.migrate()
 
-        assert (caught.value.asked, caught.value.found) == (other, 4)
+        assert (caught.value.requested, caught.value.found) == (other, 4)
         assert empty.contents() == before
 
     def test_every_first_call_refuses(

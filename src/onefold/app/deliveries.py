@@ -38,7 +38,7 @@ EXCHANGE_BYTES: Final = 64 * 1024
 
 NACK: Final = "Nack"
 NACKED: Final = "nacked"
-NO_REASON: Final = "the worker said that it has failed"
+NO_REASON: Final = "the worker reported a failure"
 
 
 class Deliveries(DeliveryCalls):

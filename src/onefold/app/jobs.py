@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from onefold.app.outside_transaction import warn_if_inside
@@ -13,7 +14,7 @@ from onefold.jobs.enqueue_options import EMPTY, CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.checks import REASON_BYTES, text
 from onefold.model.ids import parse_id
-from onefold.model.job import Enqueued, EnqueuedMany, Job, JobPage, Json, NewJob, asking
+from onefold.model.job import Enqueued, EnqueuedMany, Job, JobPage, Json, NewJob, set_results
 from onefold.model.lifecycle import Event, State, allows
 from onefold.model.new_job import prepare, prepare_all
 from onefold.model.timestamps import span
@@ -21,7 +22,7 @@ from onefold.operations import endings, enqueue, jobs
 from onefold.runtime import Batch, Pause, Procedure, Transact, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from typing import Unpack
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.model.new_job import Prepared
     from onefold.operations.enqueue import DuplicatePolicy
-    from onefold.operations.statement import Operation, Sql
 
 FOREVER: Final = timedelta(days=365 * 100)
 
@@ -107,10 +107,7 @@ class JobCalls:
             stored = under_way.items
             answers = yield Transact(lambda sql: enqueue.enqueue(sql, stored, policy))
             under_way.answers = answers
-        return EnqueuedMany(answers, self._results())
-
-    def _results(self) -> JobResults:
-        return JobResults(self.context)
+        return EnqueuedMany(answers, JobResults(context))
 
     def get(self, job_id: str) -> Job | None:
         """The job, or None if this tenant has no such job, or no longer has it."""
@@ -186,12 +183,14 @@ class JobCalls:
         If a newer job holds its key, the result names that job and nothing is changed.
         """
         (answer,) = self.context.store.transact(self._replaying(job_id, fresh=fresh))
-        return asking(answer, self._results())
+        set_results(answer, JobResults(self.context))
+        return answer
 
     async def areplay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
         """`replay`, awaited."""
         (answer,) = await self.context.store.atransact(self._replaying(job_id, fresh=fresh))
-        return asking(answer, self._results())
+        set_results(answer, JobResults(self.context))
+        return answer
 
     def _replaying(self, job_id: str, *, fresh: bool) -> Build[list[Enqueued]]:
         wanted = parse_id(job_id)
@@ -218,28 +217,18 @@ class JobResults:
     after that transaction has committed.
     """
 
-    def __init__(self, context: Context, read: Callable[[Job], Any] | None = None) -> None:
-        """`read` converts the result of a completed job; by default it is the stored JSON."""
-        self._given = context
-        self._read = read
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
-    @property
-    def _context(self) -> Context:
-        return self._given.own()
+    def wait(self, job_id: str, timeout: timedelta | None) -> Job:
+        """Wait until the job has ended; returns it if it is completed."""
+        return self._context.own().runtime.run(self._wait(job_id, timeout))
 
-    def wait(self, job_id: str, timeout: timedelta | None) -> Any:
-        """Wait until the job has ended, and return its result."""
-        return self._context.runtime.run(self._wait(job_id, timeout))
-
-    async def await_(self, job_id: str, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - sync and async wait alike
+    async def await_(self, job_id: str, timeout: timedelta | None) -> Job:  # noqa: ASYNC109 - sync and async wait alike
         """`wait`, awaited."""
-        return await self._context.runtime.arun(self._wait(job_id, timeout))
+        return await self._context.own().runtime.arun(self._wait(job_id, timeout))
 
-    def reading(self, read: Callable[[Job], Any]) -> JobResults:
-        """The same with another conversion of results."""
-        return JobResults(self._given, read)
-
-    def _wait(self, job_id: str, timeout: timedelta | None) -> Procedure[Any]:
+    def _wait(self, job_id: str, timeout: timedelta | None) -> Procedure[Job]:
         tenant, patience = self._context.tenant, FOREVER if timeout is None else timeout
         span(patience, "timeout")
         pauses = waits(patience)
@@ -251,7 +240,7 @@ class JobResults:
             if job is None:
                 raise JobNotFound(job_id)
             if job.state == "completed":
-                return job.result if self._read is None else self._read(job)
+                return job
             if job.state in {"dead", "cancelled"}:
                 raise JobFailed(
                     job.id, kind=job.kind, state=job.state, reason=job.reason, error=job.error
@@ -278,36 +267,34 @@ def enqueue_new(
             under_way.answers = (answer,)
     else:
         answer = yield Batch(enqueue_item(item, policy))
-    return asking(answer, JobResults(context))
+    set_results(answer, JobResults(context))
+    return answer
 
 
 def enqueue_kind(
     context: Context, kind: str, payload: Json, options: EnqueueOptions
 ) -> Procedure[Enqueued]:
     """Enqueue one job with the options of `enqueue`."""
-    new_job, policy = _new_job(kind, payload, options)
-    return enqueue_new(context, new_job, policy)
-
-
-def _new_job(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, DuplicatePolicy]:
-    """Split the arguments into the options of the job and the options of the call."""
     checks.options(options, EnqueueOptions.__optional_keys__)
-    rest: dict[str, Any] = dict(options)
-    call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
+    policy, rest = enqueue.KEEP_HOLDER, dict[str, Any](options)
+    if not rest.keys().isdisjoint(CallOptions.__optional_keys__):
+        policy = _pop_policy(rest)
     # The job gets its own dictionary: a rule for its key is the caller's code.
-    content: Json = {} if payload is EMPTY else payload
-    return NewJob(kind, content, **rest), enqueue.policy(**call) if call else enqueue.KEEP_HOLDER
+    return enqueue_new(context, NewJob(kind, {} if payload is EMPTY else payload, **rest), policy)
+
+
+def _pop_policy(options: dict[str, Any]) -> DuplicatePolicy:
+    """Remove the options that are about duplicates from those of the job."""
+    names = CallOptions.__optional_keys__ & options.keys()
+    return enqueue.policy(**{name: options.pop(name) for name in names})
 
 
 def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqueued]:
     """An enqueue that shares a statement with others of the same policy, of any tenant."""
-
-    def many(sql: Sql, items: Sequence[Prepared]) -> Operation[list[Enqueued]]:
-        return enqueue.enqueue_singly(sql, items, policy)
-
     request, publish = item.request, item.publish
     # A publish key mostly belongs to one caller; a unique key is more often held by others.
     key = request.unique or (request.id if publish is None else publish.key)
+    many = partial(enqueue.enqueue_singly, policy=policy)
     return Item(many, item, ("enqueue", policy), key)
 
 

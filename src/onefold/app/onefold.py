@@ -50,7 +50,6 @@ class Within(JobCalls, ClaimCalls):
     """Onefold on your connection, inside of your transaction. You commit."""
 
     def __init__(self, context: Context) -> None:
-        """Made by `within`."""
         self.context: Context = context
         self.keys: Keys = Keys(context)
         self.schedules: Schedules = Schedules(context)
@@ -101,7 +100,6 @@ class Tenant(JobCalls, ClaimCalls):
     """Onefold for one owner of keys: jobs, keys and locks of other tenants are not visible."""
 
     def __init__(self, context: Context) -> None:
-        """Made by `tenant`."""
         self.context: Context = context
 
     @cached_property
@@ -300,7 +298,6 @@ class Onefold(Tenant):
         await self.context.database.aclose()
 
     def __enter__(self) -> Self:
-        """Close it at the end of a `with` block."""
         return self
 
     def __exit__(
@@ -309,11 +306,9 @@ class Onefold(Tenant):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Close it at the end of an `async with` block."""
         return self
 
     async def __aexit__(
@@ -322,7 +317,6 @@ class Onefold(Tenant):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
         await self.aclose()
 
     def __repr__(self) -> str:

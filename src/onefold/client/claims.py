@@ -62,7 +62,6 @@ class HttpClaims:
     borrowed: None = None
 
     def __init__(self, connection: Connection, runtime: Runtime) -> None:
-        """Both are those of a client."""
         self._connection = connection
         self.runtime: Runtime = runtime
 

@@ -36,7 +36,6 @@ class HttpLocks:
     label: None = None
 
     def __init__(self, connection: Connection, runtime: Runtime) -> None:
-        """Both are those of a client."""
         self._connection = connection
         self.runtime: Runtime = runtime
 
@@ -69,7 +68,6 @@ class RemoteLock(Lock):
     """A lock of a server. A thread, or a task of an `AsyncClient`, renews it."""
 
     def __init__(self, locks: HttpLocks, name: str, ttl: timedelta, wait: timedelta | None) -> None:
-        """Made by a client."""
         super().__init__(locks, claim_key("", "lock", "", lock_key(name)), ttl, wait)
         self._released = threading.Event()
         self._renewal: asyncio.Task[None] | None = None

@@ -50,39 +50,39 @@ class HttpSteps:
         return []
 
     def begin(
-        self, asked: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
+        self, request: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
     ) -> Procedure[StepRow]:
         """Begin a step, or receive its result. A repeated request is recognised by `owner`."""
         del seen
-        members = {"unsafe": asked.is_unsafe or None, "verified": verified or None}
+        members = {"unsafe": request.is_unsafe or None, "verified": verified or None}
         try:
-            response = yield from self._put(asked, owner, "begin", **members)
+            response = yield from self._put(request, owner, "begin", **members)
         except OutcomeUnknown:
-            yield from self._read_key(asked.name)
+            yield from self._read_key(request.name)
             raise
         reply = decode(response, StepReply)
         if reply.is_finished:
             value = encode_payload(reply.result)
             return self._row(
-                asked, owner, Holding.SETTLED, Notes(value=msgspec.Raw(value.encode()))
+                request, owner, Holding.SETTLED, Notes(value=msgspec.Raw(value.encode()))
             )
-        self._third_party_keys[asked.name.text] = reply.idempotency_key or ""
-        return self._row(asked, owner, Holding.HELD, Notes(reply.attempts or 1))
+        self._third_party_keys[request.name.text] = reply.idempotency_key or ""
+        return self._row(request, owner, Holding.HELD, Notes(reply.attempts or 1))
 
-    def finish(self, asked: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
+    def finish(self, request: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
         """Store the result of a step, which is JSON text."""
         raw = msgspec.Raw(value.encode())
-        yield from self._put(asked, row.owner, "finish", result=None if value == "null" else raw)
+        yield from self._put(request, row.owner, "finish", result=None if value == "null" else raw)
         notes = msgspec.structs.replace(row.notes, value=raw)
-        return self._row(asked, row.owner, Holding.SETTLED, notes)
+        return self._row(request, row.owner, Holding.SETTLED, notes)
 
     def fail(
-        self, asked: StepRequest, row: StepRow, failure: Failure, state: Holding
+        self, request: StepRequest, row: StepRow, failure: Failure, state: Holding
     ) -> Procedure[StepRow]:
         """Store a failure: free for another try, held with an unknown outcome, settled for good."""
         error: dict[str, Any] = msgspec.json.decode(failure.error)
         yield from self._put(
-            asked,
+            request,
             row.owner,
             "fail",
             error={"type": error["type"], "message": error["message"]},
@@ -90,7 +90,7 @@ class HttpSteps:
             unknown=state is Holding.HELD,
         )
         notes = msgspec.structs.replace(row.notes, failure=failure)
-        return self._row(asked, row.owner, state, notes)
+        return self._row(request, row.owner, state, notes)
 
     def third_party_key(self, name: StepName) -> str:
         """The key of a step for a third party: the same in each attempt."""
@@ -105,23 +105,25 @@ class HttpSteps:
         self._third_party_keys[name.text] = stored.key_of_job(self._job_id)
 
     def _put(
-        self, asked: StepRequest, owner: str, action: str, **members: Any
+        self, request: StepRequest, owner: str, action: str, **members: Any
     ) -> Procedure[ClientResponse]:
-        name = asked.name
+        name = request.name
         body = {
             "action": action,
             "fence": self.fence,
             "key": name.key,
             "occurrence": name.occurrence if name.key is None else None,
             "attempt": owner,
-            "fingerprint": asked.fingerprint,
+            "fingerprint": request.fingerprint,
             **members,
         }
         place = path("jobs", self._job_id, "steps", name.name)
         return self._connection.put(place, wire_body(body))
 
-    def _row(self, asked: StepRequest, owner: str, state: Holding, notes: Notes) -> StepRow:
-        wanted = StepWrite(asked.name.text, owner, state, notes, asked.takeover, asked.fingerprint)
+    def _row(self, request: StepRequest, owner: str, state: Holding, notes: Notes) -> StepRow:
+        wanted = StepWrite(
+            request.name.text, owner, state, notes, request.takeover, request.fingerprint
+        )
         return wanted.unstored(self.fence)
 
 
@@ -131,7 +133,6 @@ class _Steps(StepRunner):
     def __init__(
         self, runtime: Runtime, log: StepLog, options: RemoteStepOptions | None = None
     ) -> None:
-        """Made by a client."""
         self._runtime = runtime
         self._run_log = log
         self._options = cast("StepOptions", options or {})

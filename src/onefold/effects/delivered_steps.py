@@ -78,18 +78,18 @@ class DeliveredStep:
         self._fence = step.fence
         self._attempt = None if step.attempt is None else parse_id(step.attempt, "attempt")
         known = None if self._row is None else self._row.fingerprint
-        self._asked = StepRequest(self.name, step.fingerprint or known)
-        self._log.refuse_reused(self._asked, self._row)
+        self._request = StepRequest(self.name, step.fingerprint or known)
+        self._log.refuse_reused(self._request, self._row)
 
     def begin(self, *, takeover: Takeover, verified: bool = False) -> Procedure[StepRow]:
         """Begin it, unless it is over. `verified` means that a vanished try did nothing."""
         self._check_running()
-        row, asked = self._row, msgspec.structs.replace(self._asked, takeover=takeover)
+        row, request = self._row, msgspec.structs.replace(self._request, takeover=takeover)
         if row is not None and row.must_not_rerun and row.notes.failure is not None:
             # Its try has reported that the outcome is unknown.
-            self._log.give_up(asked, row)
+            self._log.give_up(request, row)
         if row is None or not (row.is_settled or (row.is_held and row.owner == self._attempt)):
-            row = yield from self._log.begin(asked, row, verified=verified, owner=self._attempt)
+            row = yield from self._log.begin(request, row, verified=verified, owner=self._attempt)
         if row.is_settled and row.notes.failure is not None:
             raise step_failed(row.notes.failure, self.name.label)
         return row
@@ -102,8 +102,8 @@ class DeliveredStep:
             if not self._is_mine(row) or row.notes.failure is not None:
                 raise self._lost()
             return row
-        asked, row = yield from self._ending(is_unsafe=False)
-        return (yield from self._log.finish(asked, row, value))
+        request, row = yield from self._ending(is_unsafe=False)
+        return (yield from self._log.finish(request, row, value))
 
     def fail(
         self, error: Mapping[str, Any], *, final: bool, unknown: bool | None
@@ -122,8 +122,8 @@ class DeliveredStep:
         keeps = unknown is True or (unknown is None and row is not None and row.must_not_rerun)
         state = Holding.SETTLED if final else Holding.HELD if keeps else Holding.FREE
         if not self._has_stored(state, failure):
-            asked, row = yield from self._ending(is_unsafe=state is Holding.HELD)
-            yield from self._log.fail(asked, row, failure, state)
+            request, row = yield from self._ending(is_unsafe=state is Holding.HELD)
+            yield from self._log.fail(request, row, failure, state)
         return state
 
     def _ending(self, *, is_unsafe: bool) -> Procedure[tuple[StepRequest, StepRow]]:
@@ -131,12 +131,12 @@ class DeliveredStep:
         self._check_running()
         row = self._row
         takeover: Takeover = "refuse" if is_unsafe or (row and row.must_not_rerun) else "rerun"
-        asked = msgspec.structs.replace(self._asked, takeover=takeover)
+        request = msgspec.structs.replace(self._request, takeover=takeover)
         if row is None or not row.is_held:
-            row = yield from self._log.begin(asked, row, owner=self._attempt)
+            row = yield from self._log.begin(request, row, owner=self._attempt)
         elif not self._is_mine(row):
             raise self._lost()
-        return asked, row
+        return request, row
 
     def _has_stored(self, state: Holding, failure: Failure) -> bool:
         """True if this try has written the same before, and only the response was lost."""

@@ -128,7 +128,6 @@ class Lock:
     def __init__(
         self, locks: LockBackend, key: ClaimKey, ttl: timedelta, wait: timedelta | None
     ) -> None:
-        """Nothing is acquired yet."""
         span(ttl, "ttl", least=timedelta(milliseconds=1))
         if wait is not None:
             span(wait, "wait")
@@ -202,7 +201,6 @@ class Lock:
         await self._runtime.arun(self._renew())
 
     def __enter__(self) -> Self:
-        """Acquire."""
         return self.acquire()
 
     def __exit__(
@@ -211,11 +209,9 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release, also after an error."""
         self.release()
 
     async def __aenter__(self) -> Self:
-        """Acquire."""
         return await self.aacquire()
 
     async def __aexit__(
@@ -224,7 +220,6 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release, also after an error."""
         await self.arelease()
 
     def _acquire(self) -> Procedure[None]:
@@ -252,11 +247,11 @@ class Lock:
         pauses = waits(self._wait)
         until = time.monotonic() + (0.0 if self._wait is None else self._wait.total_seconds())
         while True:
-            asked = time.monotonic()
-            answer = yield from self._locks.acquire(self._key, self._ttl, max(until - asked, 0.0))
+            started = time.monotonic()
+            answer = yield from self._locks.acquire(self._key, self._ttl, max(until - started, 0.0))
             if isinstance(answer, Won):
                 self._claim = answer.claim
-                self._trust(asked)
+                self._trust(started)
                 return
             assert isinstance(answer, Busy)
             pause = next(pauses, None)
@@ -268,8 +263,8 @@ class Lock:
         label = self._locks.label
         return None if label is None else (_whoami(), label, self._key)
 
-    def _trust(self, asked: float) -> None:
-        self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)
+    def _trust(self, started: float) -> None:
+        self._trusted_until = started + self._ttl.total_seconds() * (1 - MARGIN)
         if (mine := self._mine()) is not None:
             others = (entry for entry in _still_held() if entry[1]() is not self)
             _held.set((*others, (mine, weakref.ref(self))))
@@ -284,11 +279,11 @@ class Lock:
         return (yield from self._locks.release(claim))
 
     def _renew(self) -> Procedure[None]:
-        claim, asked = self.claim, time.monotonic()
+        claim, started = self.claim, time.monotonic()
         if not (yield from self._locks.renew(claim, self._ttl)):
             self._trusted_until = 0.0
             raise LeaseLost(f"the lock {self._key.key!r}", fence=claim.fence)
-        self._trust(asked)
+        self._trust(started)
 
 
 def _still_held() -> tuple[tuple[_Mine, weakref.ref[Lock]], ...]:

@@ -192,11 +192,10 @@ class OnceContext(Generic[Entered_co]):
     """For `with`, for `async with`, and for functions of both kinds."""
 
     def __init__(self, settings: OnceSettings) -> None:
-        """Created by `once`."""
         self._runtime = settings.claims.runtime
         self._settings = settings
         self._wanted: Wanted | None = None
-        self._asked = ""
+        self._given_key = ""
         """The key as the caller gave it; the stored key may have more parts."""
         self._entered: OnceClaim | None = None
         self._in_use = threading.Lock()
@@ -234,7 +233,7 @@ class OnceContext(Generic[Entered_co]):
 
     def _claim(self, key: str) -> Procedure[ClaimAnswer]:
         """Claim the key; if `wait` is set, wait while another caller holds it."""
-        settings, self._asked = self._settings, key
+        settings, self._given_key = self._settings, key
         self._refuse_too_old(key)
         pauses = waits(settings.wait)
         while True:
@@ -283,7 +282,7 @@ class OnceContext(Generic[Entered_co]):
         assert self._wanted is not None
         text = encode_result(found.result if isinstance(found, Done) else None)
         claim = yield from resolve(self._settings.claims, self._wanted, unknown, found, result=text)
-        return (yield from self._claim(self._asked)) if claim is None else Won(claim)
+        return (yield from self._claim(self._given_key)) if claim is None else Won(claim)
 
     def _is_doubtful(self, error: Exception) -> bool:
         """True if an exception of the body leaves open whether the effect has happened."""
@@ -310,7 +309,9 @@ class OnceContext(Generic[Entered_co]):
                 yield from self._abandon(error)
                 if isinstance(error, ENDS_THE_RUN):
                     return False
-                raise OutcomeUnknown(key=self._asked, verifiable=self._settings.verify is not None)
+                raise OutcomeUnknown(
+                    key=self._given_key, verifiable=self._settings.verify is not None
+                )
 
     def _abandon(self, error: Exception) -> Procedure[None]:
         """Mark the outcome as unknown, at once. `error` is the one that the caller receives."""
@@ -400,13 +401,11 @@ class OnceContext(Generic[Entered_co]):
         return type(self)(replace(self._settings, key=key))
 
     def __enter__(self) -> Entered_co:
-        """Claim the key. None if it is busy and `busy="skip"`."""
         with self._entering():
             entered: Entered_co = self._runtime.run(self._enter())
         return entered
 
     async def __aenter__(self) -> Entered_co:
-        """Claim the key. None if it is busy and `busy="skip"`."""
         with self._entering():
             return await self._runtime.arun(self._enter())
 
@@ -434,7 +433,7 @@ class OnceContext(Generic[Entered_co]):
         """Claim; while the outcome is unknown, call `verify`."""
         answer, verify = (yield from self._claim(self._key())), self._settings.verify
         while isinstance(answer, Unknown) and verify is not None:
-            found = yield from ask(verify, self._asked, label=self._asked)
+            found = yield from ask(verify, self._given_key, label=self._given_key)
             if found is None:
                 break
             answer = yield from self._verified(answer, found)
@@ -447,7 +446,7 @@ class OnceContext(Generic[Entered_co]):
         verify, found = self._settings.verify, None
         try:
             if verify is not None and not isinstance(error, ENDS_THE_RUN):
-                found = yield from ask(verify, self._asked, label=self._asked)
+                found = yield from ask(verify, self._given_key, label=self._given_key)
         except Exception as failure:
             yield from self._abandon(failure)
             raise

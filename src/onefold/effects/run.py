@@ -62,7 +62,6 @@ class Run(Stepping):
         worker: str,
         deadline: datetime | None = None,
     ) -> None:
-        """Created by the worker, for each delivery."""
         self.job: Job = job
         self.worker: str = worker
         self.deadline: datetime | None = deadline
@@ -288,11 +287,11 @@ class Run(Stepping):
         self.check()
         if step_inside(self._log) is not None:
             return make()
-        asked = StepRequest(self._log.name(name, None))
-        row: StepRow | None = yield from self._log.find(asked)
+        request = StepRequest(self._log.name(name, None))
+        row: StepRow | None = yield from self._log.find(request)
         if row is None or not row.is_settled:
             value = encoded(make())
-            row = yield from self._log.kept(self._steps.store(asked, row, value))
+            row = yield from self._log.kept(self._steps.store(request, row, value))
             if not row.is_settled:
                 raise Busy(key=name, retry_after=JOINED_RETRY)
         return decode_payload(row.notes.value_text)

@@ -48,7 +48,6 @@ class RecordedTransaction(ABC):
     """
 
     def __init__(self, context: Context, target: object) -> None:
-        """Nothing is begun yet."""
         self._context = context
         self._target = target
         self._blocking: AbstractContextManager[Any] | None = None
@@ -67,7 +66,6 @@ class RecordedTransaction(ABC):
         """Called after the commit, or after a failure."""
 
     def __enter__(self) -> Any:
-        """Begin; returns the connection."""
         self._refuse_used()
         self._blocking = self._transact()
         return self._blocking.__enter__()
@@ -78,12 +76,10 @@ class RecordedTransaction(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Complete the job and commit, or roll back."""
         assert self._blocking is not None
         self._blocking.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Any:
-        """Begin; returns the connection."""
         self._refuse_used()
         self._awaited = self._atransact()
         return await self._awaited.__aenter__()
@@ -94,7 +90,6 @@ class RecordedTransaction(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Complete the job and commit, or roll back."""
         assert self._awaited is not None
         await self._awaited.__aexit__(kind, error, trace)
 
@@ -153,7 +148,6 @@ class RunTransaction(RecordedTransaction):
     """
 
     def __init__(self, context: Context, delivery: Delivery, run: Run, target: object) -> None:
-        """Nothing is begun yet."""
         super().__init__(context, target)
         self._delivery = delivery
         self._run = run

@@ -62,34 +62,34 @@ class StepLog:
                 occurrence = self._counts[found.name]
         return step_name(name, occurrence=occurrence, generation=self.backend.generation)
 
-    def give_up(self, asked: StepRequest, row: StepRow | None) -> None:
+    def give_up(self, request: StepRequest, row: StepRow | None) -> None:
         """A step has ended without being over: the next request for it begins it anew."""
         with self._mutex:
             if row is not None:
                 self._abandoned.add(row.owner)
-            if asked.name.key is None:
-                given_up = self._given_up.setdefault((asked.name.name, asked.fingerprint), [])
-                given_up.append(asked.name.occurrence)
+            if request.name.key is None:
+                given_up = self._given_up.setdefault((request.name.name, request.fingerprint), [])
+                given_up.append(request.name.occurrence)
                 given_up.sort()
 
-    def find(self, asked: StepRequest) -> Procedure[StepRow | None]:
+    def find(self, request: StepRequest) -> Procedure[StepRow | None]:
         """The stored step, if any; checks that it may be requested here."""
         yield from self._read()
-        key = asked.name.text
+        key = request.name.text
         row = self._rows.get(key)
         if row is not None and row.is_settled:
             self._over.pop(key, None)
             self._replayed.add(key)
         else:
             if row is None:
-                self._refuse_changed(asked.name)
+                self._refuse_changed(request.name)
             self._repeats_earlier_run = False
-        self.refuse_reused(asked, row)
+        self.refuse_reused(request, row)
         return row
 
     def begin(
         self,
-        asked: StepRequest,
+        request: StepRequest,
         row: StepRow | None,
         *,
         verified: bool = False,
@@ -101,25 +101,25 @@ class StepLog:
         """
         owner = owner or new_id()
         while True:
-            self.refuse_reused(asked, row)
+            self.refuse_reused(request, row)
             if row is not None and row.is_held:
                 if not self.is_abandoned(row):
-                    raise Busy(key=asked.name.label, retry_after=JOINED_RETRY)
+                    raise Busy(key=request.name.label, retry_after=JOINED_RETRY)
                 if row.must_not_rerun and not verified:
-                    raise OutcomeUnknown(key=asked.name.label)
-            row = yield from self.kept(self.backend.begin(asked, owner, row, verified=verified))
+                    raise OutcomeUnknown(key=request.name.label)
+            row = yield from self.kept(self.backend.begin(request, owner, row, verified=verified))
             if row.owner == owner or row.is_settled:
                 return row
 
-    def finish(self, asked: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
+    def finish(self, request: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
         """Store the final result of a step, which is JSON text."""
-        return self._ended(asked, row, Holding.SETTLED, self.backend.finish(asked, row, value))
+        return self._ended(request, row, Holding.SETTLED, self.backend.finish(request, row, value))
 
     def fail(
-        self, asked: StepRequest, row: StepRow, failure: Failure, state: Holding
+        self, request: StepRequest, row: StepRow, failure: Failure, state: Holding
     ) -> Procedure[StepRow]:
         """Store a failure: free for another try, held with an unknown outcome, settled for good."""
-        return self._ended(asked, row, state, self.backend.fail(asked, row, failure, state))
+        return self._ended(request, row, state, self.backend.fail(request, row, failure, state))
 
     def adopt(self, row: StepRow) -> StepRow:
         """Remember the stored form of a step."""
@@ -131,14 +131,14 @@ class StepLog:
         return row.fence != self.backend.fence or row.owner in self._abandoned
 
     def _ended(
-        self, asked: StepRequest, row: StepRow, state: Holding, write: Procedure[StepRow]
+        self, request: StepRequest, row: StepRow, state: Holding, write: Procedure[StepRow]
     ) -> Procedure[StepRow]:
         now = yield from self.kept(write)
         if (now.owner, now.state) != (row.owner, state):
             # Taken over together with the job; or an operator has settled the step alone.
             if now.fence != self.backend.fence:
                 self.lose()
-            raise LeaseLost(f"the step {asked.name.label!r}", fence=self.backend.fence)
+            raise LeaseLost(f"the step {request.name.label!r}", fence=self.backend.fence)
         return now
 
     def kept(self, write: Procedure[StepRow]) -> Procedure[StepRow]:
@@ -161,11 +161,11 @@ class StepLog:
             self._over = {row.key: row.notes for row in found if row.is_settled}
             self._is_read = True
 
-    def refuse_reused(self, asked: StepRequest, row: StepRow | None) -> None:
+    def refuse_reused(self, request: StepRequest, row: StepRow | None) -> None:
         """Raise if the step was begun with other arguments."""
         known = None if row is None or row.state == Holding.FREE else row.fingerprint
-        if known is not None and asked.fingerprint not in (None, known):
-            raise KeyReused(key=asked.name.label)
+        if known is not None and request.fingerprint not in (None, known):
+            raise KeyReused(key=request.name.label)
 
     def _refuse_changed(self, name: StepName) -> None:
         """Raise if the code has changed. The order of steps with keys depends on the data."""
@@ -175,4 +175,4 @@ class StepLog:
         for key, notes in self._over.items():
             before = {other for other, at in places.items() if at <= notes.begun and other != key}
             if read_name(key).key is None and before == self._replayed:
-                raise StepsChanged(asked=name.label, expected=read_name(key).label)
+                raise StepsChanged(requested=name.label, expected=read_name(key).label)

@@ -58,17 +58,17 @@ class StepBackend(Protocol):
         ...
 
     def begin(
-        self, asked: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
+        self, request: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
     ) -> Procedure[StepRow]:
         """Begin a step; `verified` if it is known that its last try did nothing."""
         ...
 
-    def finish(self, asked: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
+    def finish(self, request: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
         """Store the result of a step, which is JSON text."""
         ...
 
     def fail(
-        self, asked: StepRequest, row: StepRow, failure: Failure, state: Holding
+        self, request: StepRequest, row: StepRow, failure: Failure, state: Holding
     ) -> Procedure[StepRow]:
         """Store a failure: free for another try, held with an unknown outcome, settled for good."""
         ...
@@ -116,7 +116,7 @@ class DatabaseSteps(ABC):
         return mine
 
     def begin(
-        self, asked: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
+        self, request: StepRequest, owner: str, seen: StepRow | None, *, verified: bool
     ) -> Procedure[StepRow]:
         """Begin a step. The caller has checked that it may begin."""
         del verified
@@ -124,32 +124,32 @@ class DatabaseSteps(ABC):
             1 if seen is None else seen.notes.attempts + 1,
             begun=self._settled,
             # For an unsafe step that is held, a failure means that the outcome is unknown.
-            failure=None if seen is None or asked.is_unsafe else seen.notes.failure,
+            failure=None if seen is None or request.is_unsafe else seen.notes.failure,
         )
-        return self._store(asked, owner, Holding.HELD, notes, seen)
+        return self._store(request, owner, Holding.HELD, notes, seen)
 
-    def finish(self, asked: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
+    def finish(self, request: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
         """Store the result of a step, which is JSON text."""
         notes = self._over(row.notes, value)
-        return self._store(asked, row.owner, Holding.SETTLED, notes, row)
+        return self._store(request, row.owner, Holding.SETTLED, notes, row)
 
     def fail(
-        self, asked: StepRequest, row: StepRow, failure: Failure, state: Holding
+        self, request: StepRequest, row: StepRow, failure: Failure, state: Holding
     ) -> Procedure[StepRow]:
         """Store a failure: free for another try, held with an unknown outcome, settled for good."""
         notes = self._over(row.notes) if state is Holding.SETTLED else row.notes
         notes = msgspec.structs.replace(notes, failure=failure)
-        return self._store(asked, row.owner, state, notes, row)
+        return self._store(request, row.owner, state, notes, row)
 
-    def record(self, asked: StepRequest, seen: StepRow | None, value: str) -> StepWrite:
+    def record(self, request: StepRequest, seen: StepRow | None, value: str) -> StepWrite:
         """A step that is over as soon as it begins."""
         attempts = 1 if seen is None else seen.notes.attempts + 1
         notes = self._over(Notes(attempts, begun=self._settled), value)
-        return self._wanted(asked, new_id(), Holding.SETTLED, notes, seen)
+        return self._wanted(request, new_id(), Holding.SETTLED, notes, seen)
 
-    def store(self, asked: StepRequest, seen: StepRow | None, value: str) -> Procedure[StepRow]:
+    def store(self, request: StepRequest, seen: StepRow | None, value: str) -> Procedure[StepRow]:
         """Write a step that has no effect."""
-        wanted = self.record(asked, seen, value)
+        wanted = self.record(request, seen, value)
         row: StepRow = yield Transact(lambda sql: self.write(sql, wanted))
         return row
 
@@ -167,16 +167,18 @@ class DatabaseSteps(ABC):
         return msgspec.structs.replace(notes, place=place, value=raw, failure=None)
 
     def _wanted(
-        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
+        self, request: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
     ) -> StepWrite:
         # A released step may be requested with other arguments.
-        fingerprint = None if state is Holding.FREE else asked.fingerprint
-        return StepWrite(asked.name.text, owner, state, notes, asked.takeover, fingerprint, seen)
+        fingerprint = None if state is Holding.FREE else request.fingerprint
+        return StepWrite(
+            request.name.text, owner, state, notes, request.takeover, fingerprint, seen
+        )
 
     def _store(
-        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
+        self, request: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
     ) -> Procedure[StepRow]:
-        wanted = self._wanted(asked, owner, state, notes, seen)
+        wanted = self._wanted(request, owner, state, notes, seen)
         row: StepRow = yield Transact(lambda sql: self.write(sql, wanted))
         return row
 
@@ -185,7 +187,6 @@ class JobSteps(DatabaseSteps):
     """The steps of a job, for one delivery of it."""
 
     def __init__(self, delivery: Delivery, tenant: str, generation: int) -> None:
-        """Nothing is read yet."""
         # No steps can be stored before the first delivery.
         super().__init__(fence=delivery.fence, generation=generation, is_new=delivery.fence <= 1)
         self._delivery = delivery
@@ -212,7 +213,6 @@ class ClaimSteps(DatabaseSteps):
     """
 
     def __init__(self, claim: Claim) -> None:
-        """Nothing is read yet."""
         if claim.guarantee == "exactly once":
             raise UsageError(
                 "Steps are for requests with a lease. Here the key is claimed in the handler's own"
@@ -243,17 +243,17 @@ class ClaimSteps(DatabaseSteps):
         return mine
 
     def _wanted(
-        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
+        self, request: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
     ) -> StepWrite:
         del seen  # it may be in memory alone
-        return super()._wanted(asked, owner, state, notes, self._stored.get(asked.name.text))
+        return super()._wanted(request, owner, state, notes, self._stored.get(request.name.text))
 
     def _store(
-        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
+        self, request: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
     ) -> Procedure[StepRow]:
-        if not asked.is_unsafe and state is not Holding.SETTLED:
-            return self._wanted(asked, owner, state, notes, seen).unstored(self.fence)
-        row = yield from super()._store(asked, owner, state, notes, seen)
+        if not request.is_unsafe and state is not Holding.SETTLED:
+            return self._wanted(request, owner, state, notes, seen).unstored(self.fence)
+        row = yield from super()._store(request, owner, state, notes, seen)
         self._stored[row.key] = row
         return row
 

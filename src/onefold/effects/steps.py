@@ -159,8 +159,8 @@ class StepRunner(ABC):
     ) -> StepAttempt:
         digest = fingerprint_of(name, function, args, kwargs, passed_before=passed_before)
         found = self._log.name(name, self._options.get("key"), digest)
-        asked = StepRequest(found, digest, "refuse" if self._options.get("unsafe") else "rerun")
-        return StepAttempt(self._log, self._options, function, asked)
+        request = StepRequest(found, digest, "refuse" if self._options.get("unsafe") else "rerun")
+        return StepAttempt(self._log, self._options, function, request)
 
 
 class Stepping(StepRunner):
@@ -292,13 +292,12 @@ class StepAttempt:
         log: StepLog,
         options: StepOptions,
         function: Callable[..., Any],
-        asked: StepRequest,
+        request: StepRequest,
     ) -> None:
-        """Nothing is read yet."""
-        self.asked = asked
+        self.request = request
         self.log = log
         self.row: StepRow | None = None
-        self._label = asked.name.label
+        self._label = request.name.label
         self._options = options
         self._function = function
         self._is_begun = False
@@ -310,7 +309,7 @@ class StepAttempt:
     @contextmanager
     def inside(self, *, undone: bool = False) -> Generator[None]:
         """Steps that are requested here are a part of this one; `undone` if it rolls back."""
-        token = _inside.set((self.log, self.asked.name, undone or not self.asked.is_unsafe))
+        token = _inside.set((self.log, self.request.name, undone or not self.request.is_unsafe))
         try:
             yield
         finally:
@@ -323,18 +322,18 @@ class StepAttempt:
             yield
         except BaseException:
             if not self.is_over():
-                self.log.give_up(self.asked, self.row if self._is_begun else None)
+                self.log.give_up(self.request, self.row if self._is_begun else None)
             raise
 
     def look(self) -> Procedure[None]:
         """Read the stored step; `OutcomeUnknown` if it must not be repeated."""
-        row = self.row = yield from self.log.find(self.asked)
+        row = self.row = yield from self.log.find(self.request)
         if row is not None and row.must_not_rerun and self.log.is_abandoned(row):
             raise OutcomeUnknown(key=self._label)
 
     def begin(self) -> Procedure[None]:
         """Begin it, unless it is over; if its outcome is unknown, find it out."""
-        self.row = yield from self.log.find(self.asked)
+        self.row = yield from self.log.find(self.request)
         if self.is_over():
             return
         try:
@@ -343,13 +342,13 @@ class StepAttempt:
             yield from self.find_out()
 
     def _begin(self, *, verified: bool) -> Procedure[None]:
-        self.row = yield from self.log.begin(self.asked, self.row, verified=verified)
+        self.row = yield from self.log.begin(self.request, self.row, verified=verified)
         self._is_begun = True
 
     def may_have_happened(self, error: Exception) -> bool:
         """True if the step must not be repeated after this exception of its function."""
         rules = checked_rules(self._options.get("not_done", ()), "not_done")
-        return self.asked.is_unsafe and not is_not_done(error, rules)
+        return self.request.is_unsafe and not is_not_done(error, rules)
 
     def doubted(self, error: Exception) -> Procedure[None]:
         """Store that its outcome is unknown."""
@@ -365,7 +364,7 @@ class StepAttempt:
         verify = self._options.get("verify")
         if verify is None:
             raise OutcomeUnknown(key=self._label)
-        key = self.log.backend.third_party_key(self.asked.name)
+        key = self.log.backend.third_party_key(self.request.name)
         found = yield from ask(verify, key, label=self._label)
         if found is None:
             raise OutcomeUnknown(key=self._label, verifiable=True)
@@ -381,14 +380,16 @@ class StepAttempt:
             value = encoded(result)
         except InvalidInput as error:
             error.add_note(f"The step {self._label!r} was done, but its result is not stored.")
-            yield from self._give_up(error, Holding.HELD if self.asked.is_unsafe else Holding.FREE)
+            yield from self._give_up(
+                error, Holding.HELD if self.request.is_unsafe else Holding.FREE
+            )
             raise
         yield from self._finish(value)
 
     def _finish(self, value: str) -> Procedure[None]:
         assert self.row is not None
         if not self.row.is_settled:
-            self.row = yield from self.log.finish(self.asked, self.row, value)
+            self.row = yield from self.log.finish(self.request, self.row, value)
 
     def failed(self, error: Exception) -> Procedure[bool]:
         """Store the failure; True if the step is begun again here, after a pause."""
@@ -398,7 +399,7 @@ class StepAttempt:
             yield from self._give_up(error, Holding.FREE)
             return False
         state = Holding.SETTLED if tried >= most else Holding.FREE
-        self.row = yield from self.log.fail(self.asked, self.row, failure_of(error), state)
+        self.row = yield from self.log.fail(self.request, self.row, failure_of(error), state)
         if self.is_over():
             return False
         self._is_begun = False
@@ -411,7 +412,7 @@ class StepAttempt:
         """Release the step for another attempt; or keep it if its outcome is unknown."""
         assert self.row is not None
         try:
-            self.row = yield from self.log.fail(self.asked, self.row, failure_of(error), state)
+            self.row = yield from self.log.fail(self.request, self.row, failure_of(error), state)
         except Exception as other:  # noqa: BLE001 - it must not hide the error of the step
             error.add_note(f"The step {self._label!r} could not be released: {other}")
 
@@ -428,7 +429,6 @@ class StepTransaction(RecordedTransaction):
     """A transaction whose last statement stores the step that it is."""
 
     def __init__(self, context: Context, target: object, attempt: StepAttempt) -> None:
-        """Nothing is begun yet."""
         super().__init__(context, target)
         self.result: Any = None
         self._attempt = attempt
@@ -443,7 +443,7 @@ class StepTransaction(RecordedTransaction):
 
     def _record(self) -> Build[None]:
         attempt = self._attempt
-        self._wanted = self._backend.record(attempt.asked, attempt.row, encoded(self.result))
+        self._wanted = self._backend.record(attempt.request, attempt.row, encoded(self.result))
         return self._write
 
     def _write(self, sql: Sql) -> Operation[None]:
@@ -454,7 +454,7 @@ class StepTransaction(RecordedTransaction):
             self._attempt.log.lose()
             raise
         if self._row.owner != self._wanted.owner:
-            label = self._attempt.asked.name.label
+            label = self._attempt.request.name.label
             raise LeaseLost(f"the step {label!r}", fence=self._backend.fence)
 
     def _is_recorded(self, sql: Sql) -> Operation[bool]:

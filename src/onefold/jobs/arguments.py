@@ -108,9 +108,9 @@ class Arguments:
     def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Json:
         """The payload of a call; arguments that do not fit the signature raise `InvalidInput`."""
         values = self._bound(args, kwargs)
-        written = {
-            name: to_json(values[name], name, sorts=name in self._with_sets) for name in self.names
-        }
+        written: dict[str, Json] = {}
+        for name in self.names:
+            written[name] = to_json(values[name], name, sorts=name in self._with_sets)
         self._convert(written)
         return written if self.whole is None else written[self.whole]
 
@@ -127,7 +127,7 @@ class Arguments:
         except TypeError as error:
             named = _QUOTED.search(str(error))
             raise InvalidInput(
-                named[1] if named else self.name, f"cannot be given so to {self.name}: {error}"
+                named[1] if named else self.name, f"is not a valid argument of {self.name}: {error}"
             ) from None
         return values  # pragma: no cover - arguments that we reject, and Python accepts
 
@@ -163,7 +163,7 @@ class Arguments:
 
     def _convert(self, payload: dict[str, Json]) -> dict[str, Any]:
         try:
-            converted = _from_json(payload, self._shape)
+            converted: dict[str, Any] = from_json({"members": payload}, self._shape).members
         except msgspec.ValidationError as error:
             raise _misfit(error, self.name) from None
         return converted
@@ -189,7 +189,7 @@ class Arguments:
                 self._convert({name: to_json(default, name)})
             except InvalidInput as error:
                 raise InvalidInput(
-                    self.name, f"has a default for {name} that is refused: {error}"
+                    self.name, f"has a default for {name} that is not valid: {error}"
                 ) from None
 
 
@@ -197,7 +197,6 @@ class Result:
     """The result of one function."""
 
     def __init__(self, function: Callable[..., Any], name: str, *, stored: bool) -> None:
-        """Read the annotation. An unusable annotation is only an error if results are stored."""
         self._shape: Any = Any
         self.expected: bool = False
         """True if the function is annotated to return a value."""
@@ -215,15 +214,9 @@ class Result:
         if self._shape is Any:
             return result
         try:
-            return _from_json({"result": result}, self._shape)["result"]
+            return from_json({"members": {"result": result}}, self._shape).members["result"]
         except msgspec.ValidationError as error:
-            raise InvalidInput("result", f"does not fit its annotation: {error}") from None
-
-
-def _from_json(members: dict[str, Json], shape: Any) -> dict[str, Any]:
-    """Plain JSON values, converted to their types."""
-    converted: dict[str, Any] = from_json({"members": members}, shape).members
-    return converted
+            raise InvalidInput("result", f"does not match the annotation: {error}") from None
 
 
 def is_run(hint: Any) -> bool:
@@ -298,12 +291,12 @@ def _supported(hint: Any, name: str, parameter: str) -> Any:
         customs = [one for one in _custom_types(shapes.type_info(hint)) if not is_model(one)]
     except TypeError as error:
         raise InvalidInput(
-            name, f"has an annotation for {parameter} that is refused: {error}"
+            name, f"has an annotation for {parameter} that is not supported: {error}"
         ) from None
     if customs:
         raise InvalidInput(
             name,
-            f"has an annotation for {parameter} that no JSON can become:"
+            f"has an annotation for {parameter} that JSON cannot be converted to:"
             f" {customs[0].__module__}.{customs[0].__qualname__}",
         )
     return hint
@@ -361,7 +354,7 @@ def _misfit(error: msgspec.ValidationError, function: str) -> InvalidInput:
     message = str(error)
     place = _PLACE.search(message)
     path = place["path"] if place else ""
-    said = message[: place.start()] if place else message
+    reason = message[: place.start()] if place else message
     name = re.split(r"[.\[]", path.removeprefix("."), maxsplit=1)[0]
     where = "" if path.removeprefix(".") == name else f" at {path.removeprefix('.')}"
-    return InvalidInput(name or function, f"does not fit {function}: {said}{where}")
+    return InvalidInput(name or function, f"does not match {function}: {reason}{where}")

@@ -79,7 +79,6 @@ class DeclaredSchedules:
     """The declared schedules of an Onefold, by name. Its workers store them when they start."""
 
     def __init__(self) -> None:
-        """Start without schedules."""
         self._declared: dict[str, Declared] = {}
 
     @property
@@ -117,7 +116,6 @@ class Scheduling:
         job: Declaring,
         context: Context,
     ) -> None:
-        """Made by `Onefold.cron`. An invalid schedule is rejected here."""
         self._cron = cron
         self._name = name
         self._options = options

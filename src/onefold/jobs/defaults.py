@@ -38,22 +38,21 @@ class Defaults:
     """The defaults of all kinds and queues."""
 
     def __init__(self) -> None:
-        """Start without defaults."""
         self._kinds: dict[str, JobDefaults] = {}
         self._queues: dict[str, JobDefaults] = {}
         self.active: bool = False
         """False without defaults."""
 
-    def set_for_queue(self, queue: str, said: JobDefaults) -> None:
+    def set_for_queue(self, queue: str, given: JobDefaults) -> None:
         """Set the defaults for jobs of this queue; they replace earlier ones."""
-        _check(NewJob("any", queue=queue), said)
-        self._queues[queue] = said
+        _check(NewJob("any", queue=queue), given)
+        self._queues[queue] = given
         self.active = True
 
-    def set_for_kind(self, kind: str, said: JobDefaults) -> None:
+    def set_for_kind(self, kind: str, given: JobDefaults) -> None:
         """Set the defaults for jobs of this kind; the declaration has checked them."""
-        if said != NOTHING:
-            self._kinds[kind] = said
+        if given != NOTHING:
+            self._kinds[kind] = given
             self.active = True
         else:
             self._kinds.pop(kind, None)
@@ -90,8 +89,8 @@ def _group(new_job: NewJob, limit: Limit | None) -> str | None:
     return limit.group_of(new_job.payload)
 
 
-def _defaults_of(said: dict[str, JobDefaults], name: object) -> JobDefaults:
-    return said.get(name, NOTHING) if isinstance(name, str) else NOTHING
+def _defaults_of(given: dict[str, JobDefaults], name: object) -> JobDefaults:
+    return given.get(name, NOTHING) if isinstance(name, str) else NOTHING
 
 
 def _first(*retentions: Any) -> Any:
@@ -109,11 +108,11 @@ def _first(*retentions: Any) -> Any:
     )
 
 
-def _check(new_job: NewJob, said: JobDefaults) -> None:
+def _check(new_job: NewJob, given: JobDefaults) -> None:
     """Check the defaults by the rules for a job; the error names the field."""
     prepare(
         msgspec.structs.replace(
-            new_job, backoff=said.backoff, retention=said.retention, timeout=said.timeout
+            new_job, backoff=given.backoff, retention=given.retention, timeout=given.timeout
         ),
         "",
         now=0,

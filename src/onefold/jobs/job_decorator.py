@@ -68,7 +68,6 @@ class Declaring:
         registry: Registry,
         options: DeclareOptions | None = None,
     ) -> None:
-        """Made by `Onefold.job`."""
         self._calls = calls
         self._registry = registry
         self._options: DeclareOptions = {} if options is None else options

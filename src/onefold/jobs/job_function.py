@@ -23,7 +23,7 @@ from onefold.jobs.arguments import Arguments, Result
 from onefold.jobs.defaults import JobDefaults
 from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
-from onefold.model.job import DEFAULT_QUEUE, NewJob, reading
+from onefold.model.job import DEFAULT_QUEUE, NewJob, set_read
 from onefold.model.limit import group_key
 from onefold.model.new_job import prepare
 from onefold.model.outcome import ErrorRule, ErrorRules, error_rules
@@ -89,7 +89,6 @@ class Declaration:
     """A function, the conversion of its arguments, and the options of every enqueue."""
 
     def __init__(self, function: Callable[..., Any], options: DeclareOptions) -> None:
-        """Check the declaration; an invalid one is rejected here."""
         checks.options(options, DeclareOptions.__optional_keys__)
         self.function: Callable[..., Any] = _function(function)
         self.is_async: bool = inspect.iscoroutinefunction(function)
@@ -140,14 +139,14 @@ class Declaration:
         same_line: bool = one.co_firstlineno == two.co_firstlineno
         return same_file and not same_line
 
-    def options(self, payload: Json, said: EnqueueOptions) -> dict[str, Any]:
+    def options(self, payload: Json, given: EnqueueOptions) -> dict[str, Any]:
         """The options of an enqueue: the declared ones, and those of this call."""
         shared = self._shared
-        if "unique_key" in said and said["unique_key"] is None:
+        if "unique_key" in given and given["unique_key"] is None:
             # The call switches the key off, with the declared options of the key.
             shared = {name: shared[name] for name in shared if name not in UNIQUE_OPTIONS}
-        options: dict[str, Any] = {**shared, **said}
-        if self._group is not None and "group_key" not in said:
+        options: dict[str, Any] = {**shared, **given}
+        if self._group is not None and "group_key" not in given:
             options["group_key"] = group_key(field_at(payload, self._group))
         return options
 
@@ -155,7 +154,7 @@ class Declaration:
         """The result of a job, in the type that the function returned."""
         if job.result_text is None and self.returned.expected:
             raise UsageError(
-                f"Job {job.id} ({job.kind}) is completed, but what it returned was not kept."
+                f"Job {job.id} ({job.kind}) is completed, but its result was not stored."
                 " Declare it with store_result=True, or enqueue it with"
                 " using(store_result=True). A handler that completes its job by run.transaction()"
                 " sets run.result inside of it."
@@ -176,9 +175,9 @@ class Declaration:
         elif unique is not None and not callable(unique):
             raise InvalidInput("unique", f"must be Unique or a function, got {unique!r}")
         rest = {name: value for name, value in self._shared.items() if name != "unique"}
-        said = {name: getattr(self.defaults, name) for name in ("backoff", "retention", "timeout")}
+        given = {name: getattr(self.defaults, name) for name in ("backoff", "retention", "timeout")}
         key = None if unique is None else "any"
-        prepare(NewJob(self.kind, {}, unique_key=key, **rest, **said), "", now=0)
+        prepare(NewJob(self.kind, {}, unique_key=key, **rest, **given), "", now=0)
 
     def _check_path(self, path: str, steps: Sequence[str | int], field: str) -> None:
         members = self.arguments.members
@@ -211,7 +210,6 @@ class JobCall(Generic[P, R_co]):
     """One call of a declared job, to be enqueued together with others."""
 
     def __init__(self, declaration: Declaration, payload: Json, options: EnqueueOptions) -> None:
-        """Made by `job.call(…)`."""
         self.declaration: Declaration = declaration
         self.payload: Json = payload
         self.options: EnqueueOptions = options
@@ -226,11 +224,11 @@ class JobCall(Generic[P, R_co]):
             if name in self.options:
                 raise ConflictingOptions(
                     name,
-                    "is said once for all items: job.using(…).enqueue_many(…), or an argument of"
+                    "is set once for all items: job.using(…).enqueue_many(…), or an argument of"
                     " onefold.enqueue_many",
                 )
-        said: EnqueueOptions = {**shared, **self.options}
-        options = self.declaration.options(self.payload, said)
+        given: EnqueueOptions = {**shared, **self.options}
+        options = self.declaration.options(self.payload, given)
         return NewJob(self.declaration.kind, self.payload, **options)
 
     def __repr__(self) -> str:
@@ -248,7 +246,6 @@ class Enqueuer(Generic[P, R_co]):
         now: Callable[[], int],
         options: EnqueueOptions | None = None,
     ) -> None:
-        """Made by `@onefold.job`, and by `using`, `within` and `tenant`."""
         self._declaration = declaration
         self._calls = calls
         self._now = now
@@ -261,13 +258,15 @@ class Enqueuer(Generic[P, R_co]):
         """
         kind, payload, options = self._request(args, kwargs)
         answer = self._calls.enqueue(kind, payload, **options)
-        return reading(answer, self._declaration.read_result)
+        set_read(answer, self._declaration.read_result)
+        return answer
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R_co]:
         """`enqueue`, awaited."""
         kind, payload, options = self._request(args, kwargs)
         answer = await self._calls.aenqueue(kind, payload, **options)
-        return reading(answer, self._declaration.read_result)
+        set_read(answer, self._declaration.read_result)
+        return answer
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[P, R_co]:
         """One call for `enqueue_many`, with the options of `using`."""
@@ -281,13 +280,15 @@ class Enqueuer(Generic[P, R_co]):
         """
         new_jobs, options = self._requests(calls)
         answers = self._calls.enqueue_many(new_jobs, **options)
-        return reading(answers, self._declaration.read_result)
+        set_read(answers, self._declaration.read_result)
+        return answers
 
     async def aenqueue_many(self, calls: Iterable[JobCall[P, R_co]]) -> EnqueuedMany[R_co]:
         """`enqueue_many`, awaited."""
         new_jobs, options = self._requests(calls)
         answers = await self._calls.aenqueue_many(new_jobs, **options)
-        return reading(answers, self._declaration.read_result)
+        set_read(answers, self._declaration.read_result)
+        return answers
 
     def unique_key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The unique key of a job with these arguments, after the defaults of the signature."""
@@ -328,9 +329,9 @@ class Enqueuer(Generic[P, R_co]):
         return declaration.kind, payload, declaration.options(payload, self._options)
 
     def _requests(self, calls: Iterable[JobCall[P, R_co]]) -> tuple[list[NewJob], CallOptions]:
-        said: Any = dict(self._options)
+        given: Any = dict(self._options)
         shared: Any = {
-            name: said.pop(name) for name in CallOptions.__optional_keys__ if name in said
+            name: given.pop(name) for name in CallOptions.__optional_keys__ if name in given
         }
         new_jobs: list[NewJob] = []
         kind = self._declaration.kind
@@ -338,7 +339,7 @@ class Enqueuer(Generic[P, R_co]):
             if not isinstance(call, JobCall) or call.declaration is not self._declaration:
                 raise InvalidInput("calls", f"must hold {kind}.call(…), got {call!r}", item=item)
             try:
-                new_jobs.append(call.with_options(said))
+                new_jobs.append(call.with_options(given))
             except InvalidInput as error:
                 raise error.at(item) from None
         return new_jobs, shared
@@ -351,7 +352,6 @@ class DeclaredJob(Enqueuer[P, R_co]):
     __qualname__: str
 
     def __init__(self, declaration: Declaration, calls: JobCalls, now: Callable[[], int]) -> None:
-        """Made by `@onefold.job`."""
         super().__init__(declaration, calls, now)
         self.kind: str = declaration.kind
         self.function: Callable[..., Any] = declaration.function
@@ -393,7 +393,6 @@ class Registry:
     """The declared jobs of an Onefold, by kind: the jobs that its workers can run."""
 
     def __init__(self) -> None:
-        """Start without jobs."""
         self._jobs: dict[str, DeclaredJob[..., Any]] = {}
 
     @property

@@ -123,9 +123,8 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
     os.register_at_fork(after_in_child=_maker.reseed)
 
 
-def new_id(h: int | None = None) -> str:
-    """A new id, 36 lower-case characters, with the hash `h` (0 to 4095) or a random one."""
-    return _maker.new(h)
+new_id: Final = _maker.new
+"""A new id, 36 lower-case characters, with the given hash (0 to 4095) or a random one."""
 
 
 def fresh_ids() -> Iterator[str]:

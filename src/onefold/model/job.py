@@ -37,22 +37,15 @@ DAY: Final = timedelta(hours=24)
 KeyRule: TypeAlias = Unique | Callable[[str, Json], str]
 
 
-A = TypeVar("A", bound="Asks")
-
-
 class Results(Protocol):
     """Waits for results of jobs."""
 
-    def wait(self, job_id: str, timeout: timedelta | None) -> Any:
-        """The result, once the job has ended."""
+    def wait(self, job_id: str, timeout: timedelta | None) -> Job:
+        """The job, once it is completed."""
         ...
 
-    async def await_(self, job_id: str, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - both colours wait alike
+    async def await_(self, job_id: str, timeout: timedelta | None) -> Job:  # noqa: ASYNC109 - both colours wait alike
         """`wait`, awaited."""
-        ...
-
-    def reading(self, read: Callable[[Job], Any], /) -> Results:
-        """The same object, with another conversion of the result."""
         ...
 
 
@@ -62,9 +55,16 @@ class Asks:
     The binding is not a field: it is not compared, printed or pickled.
     """
 
-    __slots__ = ("_results",)
+    __slots__ = ("_read", "_results")
 
     _results: Results
+    _read: Callable[[Job], Any]
+    """Converts the result of a completed job; without it, the result is the stored JSON."""
+
+
+# Values are frozen, but these are not fields.
+set_results: Final[Callable[[Asks, Results], None]] = Asks.__dict__["_results"].__set__
+set_read: Final[Callable[[Asks, Callable[[Job], Any]], None]] = Asks.__dict__["_read"].__set__
 
 
 class Awaited(Asks, Generic[R_co]):
@@ -81,16 +81,14 @@ class Awaited(Asks, Generic[R_co]):
         `timeout` (None: no limit), `JobNotFound` if it was pruned. A duplicate waits for the
         existing job.
         """
-        result: R_co = self._source().wait(self.id, timeout)
-        return result
+        return self._read_result(self._source().wait(self.id, timeout))
 
     async def aresult(self, *, timeout: timedelta | None = None) -> R_co:  # noqa: ASYNC109 - both colours wait alike
         """`result`, awaited."""
-        result: R_co = await self._source().await_(self.id, timeout)
-        return result
+        return self._read_result(await self._source().await_(self.id, timeout))
 
     def _source(self) -> Results:
-        results = results_of(self)
+        results: Results | None = getattr(self, "_results", None)
         if results is None:
             raise UsageError(
                 "This answer does not know its database any more (it was copied, or sent to another"
@@ -98,27 +96,9 @@ class Awaited(Asks, Generic[R_co]):
             )
         return results
 
-
-_SLOT: Any = Asks.__dict__["_results"]
-
-
-def results_of(answer: Asks) -> Results | None:
-    """The object that waits for results."""
-    found: Results | None = getattr(answer, "_results", None)
-    return found
-
-
-def asking(answer: A, results: Results) -> A:
-    """The same value, bound to `results`."""
-    # The struct is frozen, but this is not a field.
-    _SLOT.__set__(answer, results)
-    return answer
-
-
-def reading(answer: A, read: Callable[[Job], Any]) -> A:
-    """The same value with another conversion of its result."""
-    results = results_of(answer)
-    return answer if results is None else asking(answer, results.reading(read))
+    def _read_result(self, job: Job) -> R_co:
+        read: Callable[[Job], R_co] | None = getattr(self, "_read", None)
+        return job.result if read is None else read(job)
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -198,7 +178,7 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
         self.inserted: int = sum(item.inserted for item in self.items)
         self.skipped: int = len(self.items) - self.inserted
         if results is not None:
-            asking(self, results)
+            set_results(self, results)
 
     @overload
     def __getitem__(self, index: int) -> Enqueued[R_co]: ...
@@ -223,8 +203,10 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
 
     def _asking(self, item: Enqueued[R_co]) -> Enqueued[R_co]:
         """Bind an item on access: most items of a large batch are never read."""
-        results = results_of(self)
-        return item if results is None else asking(item, results)
+        for name, bind in (("_results", set_results), ("_read", set_read)):
+            if (value := getattr(self, name, None)) is not None:
+                bind(item, value)
+        return item
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, eq=False):

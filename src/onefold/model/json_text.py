@@ -15,7 +15,7 @@ import inspect
 import json
 import math
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import msgspec
@@ -373,13 +373,13 @@ def to_json(value: Any, field: str, *, sorts: bool = False) -> Any:
     """
     try:
         if isinstance(value, set | frozenset):
-            return sorted(_value_to_builtins(value, None), key=canonical_json)
+            return sorted(_value_to_builtins(value), key=canonical_json)
         if not sorts:
-            return _value_to_builtins(value, None)
+            return _value_to_builtins(value)
         try:
-            return _value_to_builtins(value, "deterministic")
+            return _value_to_builtins(value, order="deterministic")
         except TypeError:  # elements that cannot be compared
-            return _value_to_builtins(value, None)
+            return _value_to_builtins(value)
     except InvalidInput as error:
         raise InvalidInput(field, error.reason) from None
     except (TypeError, ValueError, RecursionError) as error:
@@ -410,12 +410,13 @@ def dumped(value: Any) -> Any:
     return found
 
 
-def _value_to_builtins(value: Any, order: Any) -> Any:
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=_encoded, order=order)
-
-
 def _encoded(value: Any) -> Any:
     return dumped(value) if is_model(value) else plain(value)
+
+
+_value_to_builtins: Final[Callable[..., Any]] = partial(
+    msgspec.to_builtins, str_keys=True, enc_hook=_encoded
+)
 
 
 def _validated(kind: type, value: Any) -> Any:

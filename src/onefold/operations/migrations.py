@@ -86,7 +86,7 @@ class Identity(msgspec.Struct, frozen=True):
     def refuse_other_shards(self, asked: int | None, where: str) -> None:
         """Raise if a process asks for another number of shards than the database has."""
         if asked is not None and asked != self.shards:
-            raise ShardsDiffer(asked=asked, found=self.shards, where=where)
+            raise ShardsDiffer(requested=asked, found=self.shards, where=where)
 
 
 _decoder = msgspec.json.Decoder(Identity)
