@@ -5,15 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from onefold.client.connection import FIRST_REJECTION
+from onefold.client.connection import FIRST_REJECTION, LONGEST_PROBLEM, complete, lower
 from onefold.client.problems import Unreachable
-from onefold.client.requests import (
-    CUT,
-    LONGEST_PROBLEM,
-    ClientRequest,
-    ClientResponse,
-    is_delimited,
-)
+from onefold.client.requests import ClientRequest, ClientResponse
 from onefold.errors import Needs, UsageError
 
 with Needs("onefold[client]"):
@@ -52,10 +46,7 @@ class AiohttpSender:
                 body = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(self._url, _reason(error)) from error
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        if not is_delimited(response.status, headers):
-            raise Unreachable(self._url, CUT)
-        return ClientResponse(response.status, headers, body)
+        return complete(self._url, response.status, response.headers, body)
 
     async def open(
         self, request: ClientRequest, *, silence: float
@@ -67,7 +58,7 @@ class AiohttpSender:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(self._url, _reason(error)) from error
         stream = AiohttpStream(response, self._url)
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        headers = lower(response.headers)
         if response.status < FIRST_REJECTION:
             return ClientResponse(response.status, headers, b""), stream
         try:

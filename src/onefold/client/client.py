@@ -32,7 +32,6 @@ from onefold.runtime import Runtime
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
-    from types import TracebackType
     from typing import Self, Unpack
 
     from onefold.app.jobs import FindOptions
@@ -238,12 +237,7 @@ class Client(ClientCalls[Blocking]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
@@ -280,9 +274,7 @@ class AsyncClient(ClientCalls[Awaiting]):
     ) -> AsyncRemoteEvents:
         """The events of your jobs and keys from now on: for `async with`, and for `async for`.
 
-        If the connection ends, the client reconnects and continues after the last event. If the
-        server cannot know what was missed, an event `gap` is delivered. `after` is the `id` of an
-        event, or `last_id`.
+        It reconnects as that of a `Client` does.
         """
         wanted = event_filter(queue=queue, event=event, after=after)
         return AsyncRemoteEvents(self._sender, self._connection, wanted)
@@ -294,10 +286,5 @@ class AsyncClient(ClientCalls[Awaiting]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()

@@ -30,7 +30,10 @@ KEY: Final = "Idempotency-Key"
 JSON: Final = {"Content-Type": "application/json"}
 FIRST_REJECTION: Final = 300
 """A redirect is rejected too: the API key must not be sent to another URL."""
+LONGEST_PROBLEM: Final = 2**16
+"""Bytes of a problem that are read from a stream."""
 CONFLICT: Final = 409
+WITHOUT_BODY: Final = frozenset({204, 304})
 TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 FINAL: Final = "attempt_failed"
 """The code of a stored failure: every repetition of the request receives it."""
@@ -168,11 +171,11 @@ def send_until_answered(
 
 def is_transient(response: ClientResponse) -> bool:
     """Whether the same request may receive another response later."""
-    code = code_of(response)
     if response.status in TRANSIENT:
-        return code != FINAL
+        return code_of(response) != FINAL
     if response.status != CONFLICT:
         return False
+    code = code_of(response)
     # The lease of an Idempotency-Key has a Retry-After; that of a delivery or a claim has none.
     return code == "in_progress" or (code == "lease_lost" and "retry-after" in response.headers)
 
@@ -181,6 +184,22 @@ def wait_asked_by(response: ClientResponse | None) -> float:
     """The seconds of its Retry-After; 0 without one."""
     wait = None if response is None else retry_after_of(response)
     return 0.0 if wait is None else wait.total_seconds()
+
+
+def lower(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers with names in lower case."""
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def complete(url: str, status: int, headers: Mapping[str, str], body: bytes) -> ClientResponse:
+    """A response that says where it ends; otherwise `Unreachable`, because it may be cut."""
+    names = lower(headers)
+    # A length that was cut before its first digit is no number. If later digits were cut, fewer
+    # bytes than sent are announced, and the HTTP library itself raises.
+    has_length = status in WITHOUT_BODY or names.get("content-length", "").isdecimal()
+    if not has_length and not names.get("transfer-encoding", "").lower().endswith("chunked"):
+        raise Unreachable(url, "the response was cut, or does not say how long it is")
+    return ClientResponse(status, names, body)
 
 
 def decode(response: ClientResponse, kind: type[T]) -> T:

@@ -169,7 +169,8 @@ def retry_after_of(response: ClientResponse) -> timedelta | None:
 
 def error_of(response: ClientResponse) -> OnefoldError:
     """The error that a response stands for."""
-    problem, code = problem_of(response), code_of(response)
+    problem = problem_of(response)
+    code = str(problem.get("code", ""))
     detail = _detail(response, problem)
     if code in INVALID:
         return _invalid_input(problem, detail)
@@ -179,20 +180,19 @@ def error_of(response: ClientResponse) -> OnefoldError:
     if code in ERRORS:
         kind, fields = ERRORS[code]
         found = {snake(name): value for name, value in problem.items()}
+        found["since"] = _time(found.get("since"))
         return _restored(kind, detail, {field: found.get(field) for field in fields})
     return _server_error(response, problem, code, detail)
 
 
 def _restored(kind: type[OnefoldError], detail: str, fields: dict[str, Any]) -> OnefoldError:
     """An error of the library with the server's sentence and its fields."""
-    if isinstance(since := fields.get("since"), str):
-        fields["since"] = _time(since)
     error = kind.__new__(kind)
     OnefoldError.__init__(error, detail, **fields)
     return error
 
 
-def _time(text: str) -> datetime | None:
+def _time(text: object) -> datetime | None:
     try:
         return msgspec.convert(text, datetime)
     except msgspec.ValidationError:

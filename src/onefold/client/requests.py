@@ -28,11 +28,6 @@ TIMES: Final = frozenset(
 JSON_VALUES: Final = frozenset({"metadata", "payload", "result"})
 """Members that are JSON of the application: their names are not changed."""
 
-WITHOUT_BODY: Final = frozenset({204, 304})
-LONGEST_PROBLEM: Final = 2**16
-"""Bytes of a problem that are read from a stream."""
-CUT: Final = "the response was cut, or does not say how long it is"
-
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -57,15 +52,6 @@ class ClientResponse(msgspec.Struct, frozen=True):
     body: bytes
     tries: int = 1
     """How often the request was sent."""
-
-
-def is_delimited(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether a response says where it ends. Without that, it may have been cut."""
-    # A length that was cut before its first digit is no number. If later digits were cut, fewer
-    # bytes than sent are announced, and the HTTP library itself raises.
-    if status in WITHOUT_BODY or headers.get("content-length", "").isdecimal():
-        return True
-    return headers.get("transfer-encoding", "").lower().endswith("chunked")
 
 
 class WireStruct(msgspec.Struct, rename="camel", kw_only=True, frozen=True):

@@ -6,15 +6,9 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from onefold.client.connection import FIRST_REJECTION
+from onefold.client.connection import FIRST_REJECTION, LONGEST_PROBLEM, complete, lower
 from onefold.client.problems import Unreachable
-from onefold.client.requests import (
-    CUT,
-    LONGEST_PROBLEM,
-    ClientRequest,
-    ClientResponse,
-    is_delimited,
-)
+from onefold.client.requests import ClientRequest, ClientResponse
 from onefold.errors import Needs, UsageError
 
 with Needs("onefold[client]"):
@@ -53,11 +47,7 @@ class Urllib3Sender:
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(self._url, _reason(error)) from error
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        # http.client accepts headers that were cut.
-        if not is_delimited(response.status, headers):
-            raise Unreachable(self._url, CUT)
-        return ClientResponse(response.status, headers, body)
+        return complete(self._url, response.status, response.headers, body)
 
     async def asend(self, request: ClientRequest) -> ClientResponse:
         """Rejected: urllib3 blocks."""
@@ -73,7 +63,7 @@ class Urllib3Sender:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(self._url, _reason(error)) from error
         stream = Urllib3Stream(response, self._url)
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        headers = lower(response.headers)
         if response.status < FIRST_REJECTION:
             return ClientResponse(response.status, headers, b""), stream
         try:
