@@ -9,8 +9,12 @@ import pytest
 from onefold import Fixed, NewJob, Retention, Unique
 from onefold.client import publish
 from onefold.errors import InvalidInput, KeyReused
+from onefold.model.job import Job
+from onefold.model.job_options import encode_options
+from onefold.model.wire import encode
 from tests.client.conftest import Connect
 from tests.client.scripted import Asked, Cut, Scripted, answer, problem
+from tests.fixtures.rows import job_row
 
 JOB = "0199d0a0-0000-7000-8000-000000000001"
 MADE = answer(201, {"id": JOB, "duplicate": False, "state": "ready"})
@@ -40,7 +44,9 @@ def test_whether_a_lost_try_met_a_holder_is_told_by_the_job(
     def script(asked: Asked) -> Any:
         if asked.method == "GET":
             key = keys[0] if mine else "another"
-            return answer(200, {"id": JOB, "queue": "email", "idempotencyKey": key})
+            options = encode_options(NewJob("mail", idempotency_key=key), exists=False)
+            job = Job.from_row(job_row(JOB, queue="email", options_text=options))
+            return answer(200, json.loads(encode(job)))
         keys.append(asked.key)
         return Cut() if len(keys) == 1 else KNOWN
 

@@ -32,9 +32,11 @@ def body_of(**members: Any) -> bytes:
         "payload": {"amount": 5},
         "attempt": 1,
         "maxAttempts": 8,
+        "deferCount": 0,
         "createdAt": "2026-11-15T10:00:00.000Z",
         "kind": "charge",
         "fence": 1,
+        "generation": 0,
     }
     return json.dumps({**job, **members}).encode()
 

@@ -67,7 +67,7 @@ async def test_a_declared_job_keeps_its_options(onefold: Coloured, clock: Clock)
     assert tick.schedule == "hourly report"
     assert (job.kind, job.queue, job.max_attempts) == ("report", "reports", 2)
     assert job.unique_key == report.unique_key()
-    assert job.options.keep is not None
+    assert job.retention is not None
 
 
 async def test_a_call_gives_a_job_its_arguments(onefold: Coloured) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from onefold import Onefold, OutcomeUnknown, Run
+from onefold.model.ids import shard_of
 
 LEASE = timedelta(seconds=60)
 SHARDS = 4
@@ -40,7 +41,7 @@ def test_steps_are_remembered_and_removed_on_the_shard_of_their_job(sharded: One
             sharded.deliveries.retry([job], after=timedelta(0))
 
     assert sorted(calls) == sorted([*ids, *["mail"] * COUNT])
-    assert {job.shard for job in sharded.find()} == set(range(SHARDS))
+    assert {shard_of(job.id, SHARDS) for job in sharded.find()} == set(range(SHARDS))
     for job_id in ids:
         assert [step.label for step in sharded.deliveries.steps(job_id)] == ["charge"]
     for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):

@@ -39,7 +39,7 @@ def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
 
 
 async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
-    return (await job_of(onefold, job_id)).is_awaiting
+    return (await job_of(onefold, job_id)).state == "awaiting"
 
 
 def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place) -> None:

@@ -41,7 +41,7 @@ def test_a_job_is_pushed_signed_and_finished(place: Place) -> None:
             assert verify(provider, request, received.body, now).id == job_id
             job = await job_of(onefold, job_id)
             assert (job.state, job.attempt) == ("completed", 1)
-            said = job.result["pushed"]
+            said = job.pushed or {}
             assert (said["fence"], said["status"], said["excerpt"]) == (1, 200, "thanks")
             assert said["duration"] > 0
 

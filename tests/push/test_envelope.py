@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from onefold import Job
-from onefold.model.ids import new_id
 from onefold.push.deliver import body_of, headers_of
 from onefold.web.http import HttpRequest
 from onefold.web.webhooks import BadSignature, Secret, StandardWebhooks, verify
 from onefold.web.webhooks.signing import Signer
+from tests.fixtures.rows import job_row
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 NEW = Secret("whsec_" + "bmV3" * 8, "1")
@@ -21,14 +21,11 @@ OLDEST = Secret("whsec_" + "YWdl" * 8, "3", NOW + timedelta(minutes=30))
 
 
 def a_job(payload: str = '{"orderId":"9482"}', *, queue: str = "payments", tenant: str = "") -> Job:
-    return Job(
-        id=new_id(0), shard=0, tenant=tenant, queue=queue, kind="charge", state_number=1,
-        priority=0, run_at_micros=0, attempt=2, max_attempts=8, fence=5, lease_until_micros=None,
-        worker=None, payload_text=payload, unique_key=None, unique_kind=None, generation=0,
-        created_at_micros=0, ended_at_micros=None, keep_until_micros=None, expires_at_micros=None,
-        result_text=None, error_text=None, reason=None, options_text=None, group_key=None,
-        taken_at_micros=None, defers=3, read_at_micros=0,
+    row = job_row(
+        tenant=tenant, queue=queue, kind="charge", state_number=1, attempt=2, fence=5, defers=3,
+        payload_text=payload,
     )  # fmt: skip
+    return Job.from_row(row)
 
 
 def verified(headers: dict[str, str], body: bytes, *secrets: Secret, now: datetime = NOW) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from onefold import AlreadyEnqueued, InvalidInput, Job, NewJob, Onefold
 from onefold.events import DuplicatesSuppressed, Event, JobsEnqueued, LeasesExpired
 from onefold.hooks import TRACE_LENGTH, Hooks
-from onefold.model.job_options import read_options
 from tests.fixtures.colours import Coloured, Store
 
 HAPPENED = LeasesExpired(1)
@@ -24,9 +23,9 @@ def told(onefold: Coloured) -> list[Event]:
     return events
 
 
-async def trace_of(onefold: Coloured, job_id: str) -> dict[str, str] | None:
+async def trace_of(onefold: Coloured, job_id: str) -> Mapping[str, str] | None:
     job: Job = await onefold.get(job_id)
-    return read_options(job.options_text).trace
+    return job.trace
 
 
 async def test_an_enqueue_tells_of_a_new_job(onefold: Coloured) -> None:
@@ -180,7 +179,7 @@ async def test_a_job_carries_the_trace_of_its_enqueue(onefold: Coloured) -> None
     for enqueued in (one, *many):
         assert await trace_of(onefold, enqueued.id) == {"traceparent": "00-1-2-01"}
     tagged: Job = await onefold.get(many[1].id)
-    assert read_options(tagged.options_text).tags == ("red",)
+    assert tagged.tags == ("red",)
 
 
 async def test_a_job_that_brings_a_trace_keeps_it(onefold: Coloured) -> None:
@@ -214,7 +213,7 @@ def test_a_job_goes_without_a_trace_that_cannot_be_stored(sqlite_url: str, carri
         job = onefold.get(onefold.enqueue("email").id)
 
     assert job is not None
-    assert job.options_text is None
+    assert job.trace is None
 
 
 def test_what_is_put_around_a_handler_sees_what_leaves_it(job: Job) -> None:

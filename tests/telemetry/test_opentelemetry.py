@@ -31,7 +31,6 @@ from onefold import (
     UsageError,
 )
 from onefold.app.jobs import enqueue_kind
-from onefold.model.job_options import read_options
 from onefold.telemetry.opentelemetry import instrument
 from tests.fixtures.colours import Coloured
 from tests.telemetry.conftest import take_one
@@ -360,7 +359,7 @@ def test_without_a_provider_nothing_is_carried(sqlite_url: str) -> None:
         job = take_one(onefold)
         run(onefold, job)
 
-    assert read_options(job.options_text).trace is None
+    assert job.trace is None
 
 
 def test_it_can_be_ended_and_begun_again(sqlite_url: str, traces: Traces) -> None:

@@ -59,6 +59,7 @@ def test_a_job_tells_the_publish_key_that_it_was_made_with() -> None:
 
 def test_moments_are_aware() -> None:
     found = job(
+        state_number=1,
         run_at_micros=NOW + HOUR,
         lease_until_micros=NOW + HOUR,
         ended_at_micros=NOW,

@@ -51,7 +51,7 @@ def foremost(subject: Subject, order: Sequence[str], taken: Sequence[Job]) -> li
 
     A take may start at any shard: the order is strict within a shard only.
     """
-    left = Counter(job.shard for job in taken)
+    left = Counter(shard_of(job.id, subject.shards) for job in taken)
     found: list[str] = []
     for job_id in order:
         shard = shard_of(job_id, subject.shards)
@@ -68,7 +68,7 @@ def spread(subject: Subject, *, each: int = 2, **options: Any) -> list[Job]:
     for number in count():
         answer = subject.enqueue("email", unique_key=f"spread {number}", **options)
         found.append(subject.existing_job(answer.id))
-        on_shard[found[-1].shard] += 1
+        on_shard[shard_of(found[-1].id, subject.shards)] += 1
         if all(on_shard[shard] >= each for shard in range(subject.shards)):
             break
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onefold.errors import ConflictingOptions, ScheduleNotFound
+from onefold.model.ids import shard_of
 from onefold.model.lifecycle import Retention
 from onefold.model.schedule import tick_name
 from onefold_contract.cases.common import (
@@ -175,7 +176,7 @@ class TestCatchUp:
         taken = subject.take(limit=5)
         by_shard: dict[int, list[Any]] = {}
         for job in taken:
-            by_shard.setdefault(job.shard, []).append(job.tick)
+            by_shard.setdefault(shard_of(job.id, subject.shards), []).append(job.tick)
         assert len(taken) == 5
         assert all(ticks == sorted(ticks) for ticks in by_shard.values())
 
@@ -219,9 +220,9 @@ class TestScheduledJobs:
         subject.clock.advance(HOUR)
         job = the_job(subject, subject.deliveries.tick())
         assert (job.priority, job.max_attempts, job.timeout) == (-5, 2, MINUTE)
-        assert (job.group_key, job.tags, job.options.result) == ("g", ("a",), True)
+        assert (job.group_key, job.tags, job.store_result) == ("g", ("a",), True)
         assert job.metadata == {"by": "me", "schedule": "hourly"}
-        assert job.options.keep is not None
+        assert job.retention == Retention(completed=DAY)
 
     def test_a_delay_counts_from_the_tick(self, subject: Subject) -> None:
         subject.schedules.save("hourly", HOURLY, delay=MINUTE, kind="report")

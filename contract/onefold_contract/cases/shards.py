@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from onefold.model.claim import Won
+from onefold.model.ids import shard_of
 from onefold.model.job import NewJob
 from onefold_contract.cases.common import DAY, HOUR, MINUTE, SECOND, foremost, spread, stored
 
@@ -30,7 +31,8 @@ class TestTurns:
     def test_as_many_takes_as_there_are_shards_visit_each_of_them(self, subject: Subject) -> None:
         spread(subject, each=2)
         for _ in range(2):
-            visited = [subject.take_one().shard for _ in range(subject.shards)]
+            taken = [subject.take_one() for _ in range(subject.shards)]
+            visited = [shard_of(job.id, subject.shards) for job in taken]
             assert sorted(visited) == list(range(subject.shards))
 
     def test_calls_between_the_takes_do_not_use_up_a_turn(self, subject: Subject) -> None:
@@ -41,7 +43,7 @@ class TestTurns:
             job = subject.take_one()
             subject.deliveries.heartbeat([job], lease=MINUTE)
             subject.deliveries.finish([job])
-            visited.append(job.shard)
+            visited.append(shard_of(job.id, subject.shards))
         assert sorted(visited) == list(range(subject.shards))
 
     def test_takes_of_other_queues_do_not_use_up_a_turn(self, subject: Subject) -> None:
@@ -49,7 +51,7 @@ class TestTurns:
         spread(subject, each=2)
         visited: list[int] = []
         for _ in range(subject.shards):
-            visited.append(subject.take_one().shard)
+            visited.append(shard_of(subject.take_one().id, subject.shards))
             assert subject.take(["other"]) == []
         assert sorted(visited) == list(range(subject.shards))
 
@@ -59,19 +61,19 @@ class TestTurns:
         visited: list[int] = []
         for _ in range(subject.shards):
             _, running = subject.deliveries.finish_and_take(running, worker="worker", lease=MINUTE)
-            visited += [job.shard for job in running]
+            visited += [shard_of(job.id, subject.shards) for job in running]
         assert sorted(visited) == list(range(subject.shards))
 
     def test_a_shard_that_is_never_empty_starves_no_other(self, subject: Subject) -> None:
         jobs = spread(subject, each=2)
-        endless = jobs[0].shard
-        others = {job.id for job in jobs if job.shard != endless}
-        on_others = Counter(job.shard for job in jobs if job.shard != endless)
+        endless = shard_of(jobs[0].id, subject.shards)
+        others = {job.id for job in jobs if shard_of(job.id, subject.shards) != endless}
+        on_others = Counter(shard_of(job_id, subject.shards) for job_id in others)
         for _ in range(subject.shards * max(on_others.values(), default=0)):
             job = subject.take_one()
             subject.deliveries.finish([job])
             others.discard(job.id)
-            if job.shard == endless:
+            if shard_of(job.id, subject.shards) == endless:
                 # The same key, so the same shard; with a better priority than all that wait there.
                 subject.enqueue("email", unique_key=job.unique_key, priority=-1)
         assert others == set()
@@ -107,8 +109,8 @@ class TestShardOrder:
         taken = taken_one_by_one(subject)
         assert Counter(job.id for job in taken) == Counter(job.id for job in jobs)
         for shard in range(subject.shards):
-            due = [job.id for job in jobs if job.shard == shard]
-            assert [job.id for job in taken if job.shard == shard] == due
+            due = [job.id for job in jobs if shard_of(job.id, subject.shards) == shard]
+            assert [job.id for job in taken if shard_of(job.id, subject.shards) == shard] == due
 
     def test_one_take_answers_in_the_order_in_which_its_jobs_are_to_run(
         self, subject: Subject

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from onefold.databases.batching import Item
 from onefold.effects.step_codec import encoded
-from onefold.errors import InvalidInput
+from onefold.errors import InvalidInput, JobNotFound
 from onefold.model import checks
 from onefold.model.checks import REASON_BYTES, text
 from onefold.model.claim import Holding, encode_result
@@ -18,7 +19,7 @@ from onefold.model.event import JobEnded, JobOutcome
 from onefold.model.ids import parse_id
 from onefold.model.lifecycle import Event
 from onefold.model.timestamps import MICROSECOND, span
-from onefold.operations import acks, jobs, steps
+from onefold.operations import acks, steps
 from onefold.operations import attempts as history
 from onefold.operations.acks import Acknowledgement, Parking
 from onefold.operations.statement import Operation, Sql
@@ -26,8 +27,6 @@ from onefold.runtime import Procedure, Transact
 from onefold.worker.deliveries import DeliveryCalls
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from onefold.databases import Build
     from onefold.model.job import Attempt, Job, Json
     from onefold.model.step import Step
@@ -158,14 +157,12 @@ class Deliveries(DeliveryCalls):
         hooks = self._context.hooks
         ended: Ended
         job: Job | None
-        ended, job = yield Transact(
+        ended, job, duration = yield Transact(
             _heard(self._context.tenant, job_id, callback, read=hooks.wanted)
         )
         if job is not None and ended.status == "accepted":
             outcome = "deferred" if deferred else _OUTCOMES.get(job.state, "retried")
             failed = outcome in ("retried", "dead")
-            taken_at = job.read_at_micros if job.taken_at_micros is None else job.taken_at_micros
-            duration = (job.read_at_micros - taken_at) * MICROSECOND
             hooks.tell(JobEnded(job, outcome, duration, NACK if failed else None))
         return ended
 
@@ -289,11 +286,17 @@ _OUTCOMES: Final[dict[str, JobOutcome]] = {"completed": "completed", "dead": "de
 
 def _heard(
     tenant: str, job_id: str, callback: Callback, *, read: bool
-) -> Build[tuple[Ended, Job | None]]:
-    def build(sql: Sql) -> Operation[tuple[Ended, Job | None]]:
+) -> Build[tuple[Ended, Job | None, timedelta]]:
+    def build(sql: Sql) -> Operation[tuple[Ended, Job | None, timedelta]]:
         ended = yield from callback(sql)
-        found = (yield from jobs.get(sql, tenant, [job_id])) if read else {}
-        return ended, found.get(job_id)
+        if not read:
+            return ended, None, timedelta(0)
+        try:
+            job, attempts = yield from history.with_attempts(sql, tenant, job_id)
+        except JobNotFound:
+            return ended, None, timedelta(0)
+        duration = next((one.duration for one in attempts if one.fence == ended.fence), None)
+        return ended, job, duration or timedelta(0)
 
     return build
 

@@ -402,7 +402,7 @@ class Queues:
     ) -> Build[bool]:
         queue = self._name(name)
         checks.flag(force, "force")
-        taken_at = None if by is None else by.taken_at_micros
+        taken_at = None if by is None or by.taken_at is None else to_micros(by.taken_at, "by")
         return lambda sql: gates.open_gate(sql, queue, force=force, taken_at=taken_at, only=only)
 
     def count_failure(self, name: str) -> int:

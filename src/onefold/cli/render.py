@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onefold.model.json_text import decode_payload
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,50 +21,14 @@ SHORT = 80
 
 
 def job_value(job: Job) -> dict[str, Any]:
-    """A job as a JSON value."""
-    return {
-        "id": job.id,
-        "tenant": job.tenant,
-        "kind": job.kind,
-        "queue": job.queue,
-        "state": job.state,
-        "priority": job.priority,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        "fence": job.fence,
-        "generation": job.generation,
-        "worker": job.worker,
-        "unique_key": job.unique_key,
-        "group_key": job.group_key,
-        "tags": job.tags,
-        "metadata": job.metadata,
-        "run_at": job.run_at,
-        "created_at": job.created_at,
-        "taken_at": job.taken_at,
-        "lease_until": job.lease_until,
-        "ended_at": job.ended_at,
-        "expires_at": job.expires_at,
-        "tick": job.tick,
-        "reason": job.reason,
-        "error": job.error,
-        "payload": job.payload,
-        "result": job.result,
-    }
+    """A job as a JSON value, by the names of its fields."""
+    value = msgspec.structs.asdict(job)
+    return {name.removesuffix("_json"): found for name, found in value.items()}
 
 
 def attempt_value(attempt: Attempt) -> dict[str, Any]:
     """An attempt as a JSON value."""
-    return {
-        "number": attempt.number,
-        "fence": attempt.fence,
-        "worker": attempt.worker,
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "seconds": _seconds(attempt.duration),
-        "outcome": attempt.outcome,
-        "reason": attempt.reason,
-        "error": attempt.error,
-    }
+    return {**msgspec.structs.asdict(attempt), "seconds": _seconds(attempt.duration)}
 
 
 def step_value(step: Step) -> dict[str, Any]:
@@ -85,11 +51,9 @@ def job_lines(job: Job) -> Iterator[str]:
     value = job_value(job)
     value["attempt"] = f"{job.attempt} of {job.max_attempts}"
     value["error"] = problem(job.error)
-    unsaid = {"tenant", "max_attempts", "priority", "generation"}
-    if job.priority:
-        unsaid.discard("priority")
+    hidden = {"tenant", "max_attempts", "generation"}
     for name, found in value.items():
-        if name not in unsaid and found not in (None, "", (), {}):
+        if name not in hidden and found not in (None, "", (), {}, 0, msgspec.UNSET):
             yield f"{name.replace('_', ' '):<12}  {_shown(found)}"
     trace = (job.error or {}).get("traceback")
     if trace:
@@ -115,9 +79,19 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, msgspec.Struct):
-        return msgspec.structs.asdict(value)  # by the names of the fields, not of the wire
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    match value:
+        case msgspec.Struct():
+            return msgspec.structs.asdict(value)  # by the names of the fields, not of the wire
+        case msgspec.Raw():
+            return decode_payload(value)
+        case msgspec.UNSET:
+            return None
+        case timedelta():
+            return value.total_seconds()
+        case datetime():
+            return value.isoformat()
+        case _:
+            return str(value)
 
 
 def when(moment: datetime | None) -> str | None:

@@ -15,9 +15,6 @@ from onefold.client.push_request import PushedJob
 from onefold.client.receiver import Receiver
 from onefold.client.remote_values import (
     QueueOptions,
-    RemoteDelivery,
-    RemoteJob,
-    RemotePage,
     RemoteQueue,
     RemoteQueues,
     RemoteSchedule,
@@ -37,12 +34,9 @@ __all__ = [
     "QueueOptions",
     "RateLimited",
     "Receiver",
-    "RemoteDelivery",
     "RemoteEvent",
     "RemoteEvents",
-    "RemoteJob",
     "RemoteLock",
-    "RemotePage",
     "RemoteQueue",
     "RemoteQueues",
     "RemoteSchedule",

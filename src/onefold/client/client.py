@@ -19,7 +19,7 @@ from onefold.client.nouns import (
     ClientSchedules,
     find_query,
 )
-from onefold.client.remote_values import ChangeReply, EnqueuedReply, RemotePage
+from onefold.client.remote_values import ChangeReply, EnqueuedReply
 from onefold.client.requests import path, wire_body
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps, step_log
 from onefold.effects.claims import SURFACE, ClaimOptions
@@ -27,6 +27,7 @@ from onefold.effects.once import OnceContext, once_settings
 from onefold.errors import JobNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
+from onefold.model.job import Job, JobPage
 from onefold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from onefold.app.jobs import FindOptions
     from onefold.client.claims import RemoteAttemptOptions
     from onefold.client.connection import ClientOptions, Connection
-    from onefold.client.remote_values import RemoteJob
     from onefold.effects.once import OnceClaim, OnceOptions
     from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
     from onefold.model.claim import ClaimAnswer
@@ -87,8 +87,8 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         return (yield from publish.enqueue_many(self._connection, new_jobs, options))
 
     @call
-    def get(self, job_id: str) -> Procedure[RemoteJob | None]:
-        """A job with its history, or None."""
+    def get(self, job_id: str) -> Procedure[Job | None]:
+        """A job, or None."""
         return (yield from publish.get_job(self._connection, job_id))
 
     @call
@@ -99,13 +99,13 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         after: str | None = None,
         newest_first: bool = False,
         **filters: Unpack[FindOptions],
-    ) -> Procedure[RemotePage]:
+    ) -> Procedure[JobPage]:
         """Jobs by filter, one page at a time: `after=page.next` continues."""
         query = {**find_query(filters), "limit": limit, "after": after}
         if newest_first:
             query["newestFirst"] = "true"
         response = yield from self._connection.get(path("jobs"), query)
-        return decode(response, RemotePage)
+        return decode(response, JobPage)
 
     @call
     def cancel(self, job_id: str, *, reason: str | None = None) -> Procedure[bool]:

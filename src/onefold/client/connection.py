@@ -204,10 +204,12 @@ def complete(url: str, status: int, headers: Mapping[str, str], body: bytes) -> 
 
 def decode(response: ClientResponse, kind: type[T]) -> T:
     """The body of a response as a value."""
+    wanted: Any = kind
     try:
-        return decoder(kind).decode(response.body)
+        value: T = decoder(wanted).decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(response, str(error)) from error
+    return value
 
 
 def unreadable(response: ClientResponse, reason: str) -> ServerError:

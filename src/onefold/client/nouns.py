@@ -30,13 +30,14 @@ from onefold.errors import InvalidInput, ScheduleNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
 from onefold.model.claim import checked_claim, encode_result
-from onefold.model.job import DEFAULT_QUEUE, Enqueued, EnqueuedMany, Json
+from onefold.model.job import DEFAULT_QUEUE, AttemptList, Enqueued, EnqueuedMany, Json
 from onefold.model.stored_key import KeyPage, Why
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from onefold.model.claim import Claim
+    from onefold.model.job import Attempt
     from onefold.runtime import Procedure
 
 DEAD_JOBS: Final = 1000
@@ -316,6 +317,12 @@ def _most(limit: int | None, done: int) -> int | None:
 
 class ClientDeliveries(Calls[Mode]):
     """Deliveries of jobs to your worker. A `fence` names one; without it, the current one."""
+
+    @call
+    def attempts(self, job_id: str) -> Procedure[list[Attempt]]:
+        """The deliveries of a job, newest last."""
+        response = yield from self._connection.get(path("jobs", job_id, "attempts"))
+        return list(decode(response, AttemptList).items)
 
     @call
     def acknowledge(

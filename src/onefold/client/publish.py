@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from onefold.client.connection import JSON, Connection, decode, new_key
-from onefold.client.remote_values import EnqueuedReplies, EnqueuedReply, RemoteJob
+from onefold.client.remote_values import EnqueuedReplies, EnqueuedReply
 from onefold.client.requests import ClientRequest, json_value, path, wire_body
 from onefold.errors import InvalidInput, JobNotFound, OnefoldError
 from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
-from onefold.model.job import Enqueued, EnqueuedMany, NewJob
+from onefold.model.job import Enqueued, EnqueuedMany, Job, NewJob
 from onefold.model.unique import Unique
 from onefold.model.wire import encode
 
@@ -43,13 +43,13 @@ class BatchJob(NamedTuple):
     """True without a key of its own: only a try of this call can have stored it before."""
 
 
-def get_job(connection: Connection, job_id: str) -> Procedure[RemoteJob | None]:
+def get_job(connection: Connection, job_id: str) -> Procedure[Job | None]:
     """A job, or None."""
     try:
         response = yield from connection.get(path("jobs", job_id))
     except JobNotFound:
         return None
-    return decode(response, RemoteJob)
+    return decode(response, Job)
 
 
 def enqueue(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from onefold.client.requests import WireStruct
 from onefold.errors import Busy, OutcomeUnknown, UsageError
+from onefold.model.delivery import PushEnvelope
 from onefold.model.failure import printable
 from onefold.model.json_text import sorted_payload
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
@@ -29,22 +29,6 @@ REASON_LENGTH: Final = 500
 _FIRST_REJECTION: Final = 300
 
 
-class PushEnvelope(WireStruct, frozen=True, kw_only=True):
-    """The body of a push."""
-
-    id: str
-    queue: str
-    payload: Any = None
-    attempt: int = 1
-    max_attempts: int = 1
-    defer_count: int = 0
-    created_at: datetime | None = None
-    kind: str = ""
-    fence: int | None = None
-    generation: int = 0
-    """Grows with every fresh replay: the job runs again although its id is known."""
-
-
 class PushedJobs(StandardWebhooks, frozen=True):
     """How a server signs pushes: Standard Webhooks with the id of the job."""
 
@@ -57,22 +41,25 @@ class PushedJobs(StandardWebhooks, frozen=True):
         if envelope.id != verified.id:
             raise BadSignature("id_malformed")
         key = envelope.id if not envelope.generation else f"{envelope.id}:{envelope.generation}"
-        job = sorted_payload(envelope.payload)
         return msgspec.structs.replace(
             verified,
             key=key,
-            digest=fingerprint(envelope.queue, envelope.kind, job),
-            event_type=envelope.kind or None,
-            occurred_at=envelope.created_at,
+            digest=fingerprint(
+                envelope.queue, envelope.kind, sorted_payload(envelope.payload_json)
+            ),
+            event_type=envelope.kind,
+            occurred_at=datetime.fromisoformat(envelope.created_at),
         )
 
 
 def read_envelope(body: bytes) -> PushEnvelope:
     """The job of a body whose signature is valid."""
     try:
-        return _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        envelope = _decoder.decode(body)
+        datetime.fromisoformat(envelope.created_at)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadSignature("body_unbound") from error
+    return envelope
 
 
 _decoder = msgspec.json.Decoder(PushEnvelope)
@@ -85,16 +72,16 @@ class PushedJob:
         """Made by the receiver; without `received`, it has no database."""
         self.id: str = envelope.id
         self.queue: str = envelope.queue
-        self.kind: str = envelope.kind or envelope.queue
+        self.kind: str = envelope.kind
         self.payload: Json = envelope.payload
         self.attempt: int = envelope.attempt
         """From 1."""
         self.max_attempts: int = envelope.max_attempts
-        self.defers: int = envelope.defer_count
+        self.defers: int = envelope.defers
         """How often it was deferred since it was enqueued or replayed."""
-        self.fence: int | None = envelope.fence
+        self.fence: int = envelope.fence
         """The number of this delivery. It grows with every delivery of the job."""
-        self.created_at: datetime | None = envelope.created_at
+        self.created_at: datetime = datetime.fromisoformat(envelope.created_at)
         self.connection: Any = None if received is None else received.connection
         """The connection of the transaction that stores the job's id. Your rows are committed with
         it, or not at all. None if the receiver has no database."""

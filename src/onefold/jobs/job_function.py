@@ -18,6 +18,8 @@ from typing import (
     runtime_checkable,
 )
 
+import msgspec
+
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.jobs.arguments import Arguments, Result
 from onefold.jobs.defaults import JobDefaults
@@ -152,7 +154,7 @@ class Declaration:
 
     def read_result(self, job: Job) -> Any:
         """The result of a job, in the type that the function returned."""
-        if job.result_text is None and self.returned.expected:
+        if job.result_json is msgspec.UNSET and self.returned.expected:
             raise UsageError(
                 f"Job {job.id} ({job.kind}) is completed, but its result was not stored."
                 " Declare it with store_result=True, or enqueue it with"

@@ -15,8 +15,8 @@ from onefold.model.claim import encode_result
 from onefold.model.failure import described, printable, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import Job, JobState, Json
-from onefold.model.json_text import encode_payload
-from onefold.model.timestamps import span
+from onefold.model.json_text import decode_payload, encode_payload
+from onefold.model.timestamps import Iso, span
 
 EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
@@ -71,6 +71,31 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     def lost(self) -> bool:
         """True if another delivery has the job, or it has ended."""
         return self.lease_until is None
+
+
+class PushEnvelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body of a push: one delivery of a job."""
+
+    id: str
+    queue: str
+    payload_json: msgspec.Raw = msgspec.field(name="payload")
+    """As it was stored: numbers that Python cannot represent stay as they are."""
+    attempt: int
+    """From 1."""
+    max_attempts: int
+    defers: int = msgspec.field(name="deferCount")
+    """How often it was deferred since it was enqueued or replayed."""
+    created_at: Iso
+    kind: str
+    fence: int
+    """The number of this delivery. It grows with every delivery of the job."""
+    generation: int
+    """Grows with a fresh replay: the job runs again although its id is known."""
+
+    @property
+    def payload(self) -> Json:
+        """The payload, decoded."""
+        return decode_payload(self.payload_json)
 
 
 class TakeOrder(msgspec.Struct, frozen=True):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 import msgspec
 
-from onefold.errors import UsageError
-from onefold.model.job_options import Options, read_options
-from onefold.model.json_text import decode_payload
+from onefold.errors import InvalidInput, UsageError
+from onefold.model.job_options import read_options
+from onefold.model.json_text import decode_payload, is_object
 from onefold.model.lifecycle import Event, Retention, State
 from onefold.model.retry import Backoff
-from onefold.model.timestamps import MICROSECOND, Moment, from_micros
+from onefold.model.timestamps import MICROSECOND, Duration, Moment, from_micros
 from onefold.model.unique import Unique
 
 if TYPE_CHECKING:
@@ -209,166 +209,169 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
         return item
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A stored job. The fields are in the order of the statements' columns."""
+class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A stored job."""
 
     id: str
-    shard: int
     tenant: str
-    queue: str
     kind: str
-    state_number: int
+    queue: str
+    state: JobState
+    """When the job was read."""
     priority: int
-    run_at_micros: int
     attempt: int
+    """How many attempts it has used."""
     max_attempts: int
     fence: int
-    lease_until_micros: int | None
-    worker: str | None
-    payload_text: str
-    unique_key: str | None
-    unique_kind: str | None
+    """Of its last delivery; 0 before the first."""
     generation: int
-    created_at_micros: int
-    ended_at_micros: int | None
-    keep_until_micros: int | None
-    expires_at_micros: int | None
-    result_text: str | None
-    error_text: str | None
-    reason: str | None
-    options_text: str | None
-    group_key: str | None
-    taken_at_micros: int | None
-    defers: int
+    """Grows with a fresh replay."""
+    defers: int = msgspec.field(name="deferCount")
     """How often it was deferred since it was enqueued or replayed."""
-    read_at_micros: int
-    """The database's clock when the job was read: `state` depends on it."""
-    awaiting: int | None = None
-    """The fence of the last delivery that was pushed in ack mode. Jobs that are taken do not have
-    this field and the next ones.
-    """
-    pushed_text: str | None = None
+    worker: str | None
+    """Of its last delivery."""
+    unique_key: str | None
+    idempotency_key: str | None
+    """The publish key that it was created with, without keys that were added later."""
+    group_key: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Json]
+    """Data about the job beside its payload."""
+    trace: Mapping[str, str] | None
+    """The trace context that the run continues."""
+    timeout: Duration | None
+    """How long one attempt may take, if the job sets it."""
+    backoff: Backoff | None
+    retention: Retention | None
+    store_result: bool | None
+    """Whether the handler's result is stored; None: the default of the kind."""
+    run_at: Moment
+    """When it is or was due."""
+    created_at: Moment
+    """When it was enqueued, by the database's clock."""
+    taken_at: Moment | None
+    """When the last delivery began."""
+    lease_until: Moment | None
+    """The end of the current delivery's lease."""
+    ended_at: Moment | None
+    """When it was completed, buried or cancelled."""
+    expires_at: Moment | None
+    """When it is buried if it has not ended before."""
+    tick: Moment | None
+    """The moment of a schedule that it was enqueued for."""
+    reason: str | None
+    """Why it ended."""
+    error: Mapping[str, Any] | None
+    """The last failure: type and message."""
+    pushed: Mapping[str, Any] | None
+    """The last response of the endpoint that it was pushed to: fence, status, duration, excerpt."""
+    payload_json: msgspec.Raw = msgspec.field(name="payload")
+    result_json: msgspec.Raw | msgspec.UnsetType = msgspec.field(
+        name="result", default=msgspec.UNSET
+    )
+    """Unset if no result is stored."""
+
+    @property
+    def payload(self) -> Json:
+        """The payload, decoded."""
+        return decode_payload(self.payload_json)
+
+    @property
+    def result(self) -> Json:
+        """The handler's result, if it is stored."""
+        stored = self.result_json
+        return decode_payload(stored) if isinstance(stored, msgspec.Raw) else None
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Job:
-        """From a row of any statement that returns whole jobs."""
-        return cls(*row)
-
-    def __eq__(self, other: object) -> bool:
-        """The same job in the same state, regardless of the time of the query."""
-        return self._stored == other._stored if isinstance(other, Job) else NotImplemented
+        """From a row of any statement that returns whole jobs. Taken jobs have no `pushed`."""
+        (
+            job_id, _, tenant, queue, kind, stored, priority, run_at, attempt, max_attempts, fence,
+            lease_until, worker, payload, unique_key, _, generation, created_at, ended_at, _,
+            expires_at, result, error, reason, options_text, group_key, taken_at, defers, now,
+            *in_ack_mode,
+        ) = row  # fmt: skip
+        awaiting, pushed = in_ack_mode or (None, None)
+        options = read_options(options_text)
+        exchange = _finishing_push(result, fence)
+        return cls(
+            id=job_id,
+            tenant=tenant,
+            kind=kind,
+            queue=queue,
+            state=state_of(
+                stored, attempt=attempt, run_at=run_at, now=now, awaits=awaiting == fence
+            ),
+            priority=priority,
+            attempt=attempt,
+            max_attempts=max_attempts,
+            fence=fence,
+            generation=generation,
+            defers=defers,
+            worker=worker,
+            unique_key=unique_key,
+            idempotency_key=options.published,
+            group_key=group_key,
+            tags=options.tags,
+            metadata=options.metadata or {},
+            trace=options.trace,
+            timeout=None if options.timeout is None else Duration(microseconds=options.timeout),
+            backoff=options.backoff,
+            retention=_retention(options.keep),
+            store_result=options.result,
+            run_at=from_micros(run_at),
+            created_at=from_micros(created_at),
+            taken_at=_moment(taken_at),
+            lease_until=_moment(lease_until) if stored == State.RUNNING else None,
+            ended_at=_moment(ended_at),
+            expires_at=_moment(expires_at),
+            tick=_moment(options.tick),
+            reason=reason,
+            error=None if error is None else decode_payload(error),
+            pushed=exchange or _exchange(pushed),
+            payload_json=msgspec.Raw(payload),
+            result_json=msgspec.UNSET if result is None or exchange else msgspec.Raw(result),
+        )
 
     def __hash__(self) -> int:
-        """Consistent with `__eq__`."""
-        return hash(self._stored)
-
-    @property
-    def _stored(self) -> tuple[Any, ...]:
-        return msgspec.structs.astuple(msgspec.structs.replace(self, read_at_micros=0))
+        return hash((self.id, self.fence))
 
     def __repr__(self) -> str:
-        """The fields that identify a job; the payload may be large or confidential."""
+        # Without the payload: it may be large or confidential.
         return (
             f"Job(id={self.id!r}, kind={self.kind!r}, queue={self.queue!r}, state={self.state!r},"
             f" attempt={self.attempt}, fence={self.fence})"
         )
 
-    @property
-    def state(self) -> JobState:
-        """The state of the job when it was read."""
-        return state_of(
-            self.state_number,
-            attempt=self.attempt,
-            run_at=self.run_at_micros,
-            now=self.read_at_micros,
-            awaits=self.is_awaiting,
-        )
 
-    @property
-    def is_awaiting(self) -> bool:
-        """True while a pushed delivery waits for the worker's ack."""
-        return self.state_number == State.RUNNING and self.awaiting == self.fence
+def _finishing_push(result: str | None, fence: int) -> Mapping[str, Any] | None:
+    """The exchange that finished a pushed job: it is stored in the place of a handler's result."""
+    if result is None or not result.startswith(_PUSHED):
+        return None
+    members = decode_payload(result)
+    exchange = members["pushed"]
+    is_ours = len(members) == 1 and is_object(exchange) and exchange.get("fence") == fence
+    return exchange if is_ours else None
 
-    @property
-    def pushed(self) -> Mapping[str, Any] | None:
-        """The last response in ack mode: fence, status, duration, excerpt."""
-        return None if self.pushed_text is None else decode_payload(self.pushed_text)
 
-    @property
-    def payload(self) -> Json:
-        """The payload, decoded."""
-        return decode_payload(self.payload_text)
+_PUSHED: Final = '{"pushed":'
 
-    @property
-    def result(self) -> Json:
-        """The handler's result, if it is stored."""
-        return None if self.result_text is None else decode_payload(self.result_text)
 
-    @property
-    def error(self) -> Mapping[str, Any] | None:
-        """The last failure: type and message."""
-        return None if self.error_text is None else decode_payload(self.error_text)
+def _exchange(text: str | None) -> Mapping[str, Any] | None:
+    """The response of an endpoint; None for the text of a caller that pushes without Onefold."""
+    if text is None:
+        return None
+    try:
+        exchange = decode_payload(text)
+    except InvalidInput:
+        return None
+    return exchange if is_object(exchange) else None
 
-    @property
-    def options(self) -> Options:
-        """The options that few jobs have, as they are stored."""
-        return read_options(self.options_text)
 
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The tags of the job."""
-        return self.options.tags
-
-    @property
-    def metadata(self) -> Mapping[str, Json]:
-        """Data about the job beside its payload."""
-        return self.options.metadata or {}
-
-    @property
-    def idempotency_key(self) -> str | None:
-        """The publish key that it was created with, without keys that were added later."""
-        return self.options.published
-
-    @property
-    def timeout(self) -> timedelta | None:
-        """How long one attempt may take, if the job sets it."""
-        timeout = self.options.timeout
-        return None if timeout is None else timeout * MICROSECOND
-
-    @property
-    def tick(self) -> datetime | None:
-        """The moment of a schedule that it was enqueued for."""
-        return _moment(self.options.tick)
-
-    @property
-    def run_at(self) -> datetime:
-        """When it is or was due."""
-        return from_micros(self.run_at_micros)
-
-    @property
-    def created_at(self) -> datetime:
-        """When it was enqueued, by the database's clock."""
-        return from_micros(self.created_at_micros)
-
-    @property
-    def taken_at(self) -> datetime | None:
-        """When the last delivery began."""
-        return _moment(self.taken_at_micros)
-
-    @property
-    def lease_until(self) -> datetime | None:
-        """The end of the current delivery's lease."""
-        return _moment(self.lease_until_micros)
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When it was completed, buried or cancelled."""
-        return _moment(self.ended_at_micros)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """When it is buried if it has not ended before."""
-        return _moment(self.expires_at_micros)
+def _retention(keep: Mapping[str, int] | None) -> Retention | None:
+    if keep is None:
+        return None
+    return Retention(**{outcome: micros * MICROSECOND for outcome, micros in keep.items()})
 
 
 _STATES: Final[Mapping[int, JobState]] = {
@@ -400,16 +403,14 @@ def _moment(micros: int | None) -> datetime | None:
 class JobPage(msgspec.Struct, frozen=True):
     """Some jobs, and the cursor that continues after them."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job, ...] = msgspec.field(name="items")
     next: str | None = None
     """Pass it as `after=` for the next page; None on the last."""
 
     def __iter__(self) -> Iterator[Job]:
-        """The jobs of this page."""
         return iter(self.jobs)
 
     def __len__(self) -> int:
-        """How many jobs this page has."""
         return len(self.jobs)
 
 
@@ -435,16 +436,16 @@ AttemptOutcome: TypeAlias = Literal[
 ]
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, rename="camel"):
     """One delivery of a job."""
 
     number: int
     """The number of its attempt. A defer does not use one, and a replay counts from 1."""
     fence: int
     worker: str | None
-    started_at: datetime | None
+    started_at: Moment | None
     """When the worker took the job; None if an older version stored the delivery."""
-    ended_at: datetime | None
+    ended_at: Moment | None
     """None while it is running."""
     outcome: AttemptOutcome
     reason: str | None = None
@@ -471,12 +472,18 @@ class Attempt(msgspec.Struct, frozen=True):
             number,
             fence,
             worker,
-            None if started_at is None else from_micros(started_at),
+            _moment(started_at),
             from_micros(ended_at),
             outcome,
             reason,
             None if error is None else decode_payload(error),
         )
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    """The deliveries of a job, the newest last."""
+
+    items: tuple[Attempt, ...]
 
 
 def outcome_of(event: Event, state: State) -> AttemptOutcome:
@@ -499,8 +506,8 @@ def history(job: Job, noted: Iterable[Attempt]) -> list[Attempt]:
     """
     attempts = {attempt.fence: attempt for attempt in noted}
     known = attempts.get(job.fence)
-    is_running = job.state_number == State.RUNNING
-    if job.state_number == State.COMPLETED or (is_running and known is None):
+    is_running = job.state in {"running", "awaiting"}
+    if job.state == "completed" or (is_running and known is None):
         attempts[job.fence] = Attempt(
             job.attempt,
             job.fence,

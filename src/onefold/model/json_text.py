@@ -74,14 +74,14 @@ def _text(raw: msgspec.Raw) -> str:
         raise _not_text() from error
 
 
-def decode_payload(text: str) -> Any:
+def decode_payload(text: str | msgspec.Raw) -> Any:
     """The plain JSON value of a stored payload; integers of any size, exactly."""
     try:
         return _decoder.decode(text)
     except RecursionError as error:
         raise _too_deep() from error
     except msgspec.ValidationError:
-        return _decode_wide(text)
+        return _decode_wide(text if isinstance(text, str) else _text(text))
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidInput("payload", f"is not JSON: {error}") from error
 

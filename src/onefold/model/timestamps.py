@@ -79,7 +79,10 @@ def to_micros(moment: datetime, field: str) -> int:
 
 def from_micros(micros: int) -> datetime:
     """The moment as an aware datetime in UTC, limited to the range of that type."""
-    return EPOCH + timedelta(microseconds=min(max(micros, EARLIEST), LATEST))
+    try:
+        return EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return EPOCH + timedelta(microseconds=EARLIEST if micros < 0 else LATEST)
 
 
 def span(duration: object, field: str, *, least: timedelta = timedelta(0)) -> int:

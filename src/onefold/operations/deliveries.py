@@ -86,9 +86,7 @@ def _in_order(order: TakeOrder, taken: Iterable[Job]) -> list[Job]:
     if len(jobs) <= 1:
         return jobs
     places = {queue: place for place, queue in enumerate(order.queues)}
-    return sorted(
-        jobs, key=lambda job: (places[job.queue], job.priority, job.run_at_micros, job.id)
-    )
+    return sorted(jobs, key=lambda job: (places[job.queue], job.priority, job.run_at, job.id))
 
 
 def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]:
@@ -136,11 +134,6 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     result: str | None = None
     plain: bool = False
     """True: the job has no retention of its own."""
-
-
-def is_plain(options: str | None) -> bool:
-    """Whether the stored options have no retention, tested as the statement does: by the text."""
-    return options is None or '"keep"' not in options
 
 
 def finish(

@@ -186,8 +186,8 @@ def delete(
 
 
 def _stands_as(row: Locked, job: Job) -> bool:
-    then = (job.state_number, job.fence, job.ended_at_micros)
-    return (row.state, row.fence, row.ended_at) == then
+    ended_at = None if row.ended_at is None else from_micros(row.ended_at)
+    return (row.word, row.fence, ended_at) == (job.state, job.fence, job.ended_at)
 
 
 def replay(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,12 +16,13 @@ import msgspec
 from onefold import __version__
 from onefold.errors import DatabaseError, InvalidInput, OnefoldError
 from onefold.model.checks import shown
-from onefold.model.delivery import Delivery, encode_error
-from onefold.model.ids import made_at
+from onefold.model.delivery import Delivery, PushEnvelope, encode_error
+from onefold.model.ids import milliseconds_of
 from onefold.model.lifecycle import Event
 from onefold.model.outcome import ErrorRules
 from onefold.model.queue import QueueConfiguration
-from onefold.model.timestamps import Iso, span
+from onefold.model.timestamps import span
+from onefold.model.wire import encode, iso_of
 from onefold.push.address import Endpoint, endpoint
 from onefold.push.response_policy import (
     NoResponse,
@@ -60,38 +61,17 @@ OURS: Final = frozenset(
 """Headers that the settings of a queue cannot change."""
 
 
-class Envelope(msgspec.Struct, frozen=True, rename="camel"):
-    """The body, as JSON."""
-
-    id: str
-    queue: str
-    payload: Any
-    attempt: int
-    max_attempts: int
-    defer_count: int
-    created_at: Iso
-    kind: str
-    fence: int
-    generation: int
-    """Grows with a fresh replay. A redelivery keeps it."""
-
-
-_encoder: Final = msgspec.json.Encoder()
-
-
 def body_of(job: Job) -> bytes:
     """The bytes to send and to sign, the same for all tries of a delivery."""
-    made = made_at(job.id).astimezone(UTC).isoformat(timespec="milliseconds")
-    return _encoder.encode(
-        Envelope(
+    return encode(
+        PushEnvelope(
             id=job.id,
             queue=shown(job.tenant, job.queue),
-            # As it was stored: numbers that Python cannot represent stay as they are.
-            payload=msgspec.Raw(job.payload_text.encode()),
+            payload_json=job.payload_json,
             attempt=job.attempt,
             max_attempts=job.max_attempts,
-            defer_count=job.defers,
-            created_at=made.replace("+00:00", "Z"),
+            defers=job.defers,
+            created_at=iso_of(milliseconds_of(job.id)),
             kind=job.kind,
             fence=job.fence,
             generation=job.generation,

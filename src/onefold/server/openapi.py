@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onefold.model.delivery import PushEnvelope
 from onefold.model.wire import schema_of
-from onefold.push.deliver import ATTEMPT, FENCE, SIMPLEQ, Envelope
+from onefold.push.deliver import ATTEMPT, FENCE, SIMPLEQ
 from onefold.web.problems import Problem
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ PUSH_ANSWERS: Final[Mapping[str, str]] = {
 
 def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     """The whole document."""
-    kinds: dict[Any, None] = {Problem: None, Envelope: None}
+    kinds: dict[Any, None] = {Problem: None, PushEnvelope: None}
     for route in routes:
         for kind in (route.body, *route.answers.values()):
             if kind is not None and not isinstance(kind, str):
@@ -151,7 +152,7 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
         "servers": servers(""),
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": paths,
-        "webhooks": {"push": {"post": _push(refs[Envelope])}},
+        "webhooks": {"push": {"post": _push(refs[PushEnvelope])}},
         "components": {
             "schemas": components,
             "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer"}},

@@ -1,36 +1,29 @@
-"""Jobs in the form of SimpleQ's SDK: `status`, `history` and times with milliseconds.
+"""The members that SimpleQ's SDK reads, beside those of Onefold, on the routes that it calls.
 
 SimpleQ has one status for all jobs that wait (`pending`) and none for cancelled jobs: they have
-`dead`. The `state` of Onefold is always included.
+`dead`. Its times have milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from onefold.app.deliveries import NACK
-from onefold.model.checks import shown
 from onefold.model.ids import milliseconds_of
-from onefold.model.job import JobState
-from onefold.model.json_text import is_object
+from onefold.model.job import Job, JobState
 from onefold.model.timestamps import Iso
 from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from onefold.model.job import Attempt, Enqueued, Job
+    from onefold.model.job import Attempt, Enqueued
 
-Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
-"""SimpleQ's status of a job."""
+SimpleqStatus: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
 
-Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
-"""SimpleQ's status of a delivery that has ended."""
-
-WORDS: Final[Mapping[JobState, Word]] = {
+STATUSES: Final[Mapping[JobState, SimpleqStatus]] = {
     "scheduled": "pending",
     "ready": "pending",
     "retrying": "pending",
@@ -41,72 +34,30 @@ WORDS: Final[Mapping[JobState, Word]] = {
     "cancelled": "dead",
 }
 
-_PUSHED: Final = '{"pushed":'
-
 
 class HistoryEntry(Answer):
     """One delivery that has ended."""
 
     attempt: int
     """From 1; a deferred delivery returns its number."""
-    status: Ending
+    status: Literal["success", "failed", "nacked", "deferred"]
     error: str | None
     webhook_status_code: int | None
     """The status of the response; null without a response, or if the job was not pushed."""
     timestamp: Iso
     """When it ended."""
-    fence: int
-    outcome: str
-    """Onefold's name: completed, retried, deferred, dead, cancelled, lease expired."""
-    reason: str | None
-    worker: str | None
-    started_at: Iso | None
-    duration: float | None
-    """Seconds: of the push, or from the take to the end."""
-    excerpt: str | None
-    """The beginning of the response of the endpoint."""
 
 
-class JobAnswer(Answer):
-    """A job in its current state."""
+class SimpleqJob(Job, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A job and its deliveries."""
 
-    id: str
-    queue: str
+    status: SimpleqStatus
     attempts: int
-    max_attempts: int
-    defer_count: int
-    """How often it was deferred since it was published or replayed."""
-    idempotency_key: str | None
-    payload: Any
     scheduled_for: Iso
-    last_error: str | None
-    created_at: Iso
+    created_at: Iso  # type: ignore[assignment] # pyright: ignore[reportIncompatibleVariableOverride]
+    """Made from the id of the job."""
     completed_at: Iso | None
-    state: JobState
-    kind: str
-    priority: int
-    fence: int
-    """Of its last delivery; 0 before the first."""
-    unique_key: str | None
-    group_key: str | None
-    tags: tuple[str, ...]
-    metadata: Mapping[str, Any]
-    result: Any
-    reason: str | None
-    """Why the job ended."""
-    failure: Mapping[str, Any] | None
-    """The last failure: type, message, and further fields if there are any."""
-    started_at: Iso | None
-    """When its last delivery began."""
-    lease_until: Iso | None
-    ended_at: Iso | None
-    expires_at: Iso | None
-
-
-class JobWithHistory(JobAnswer):
-    """A job and its deliveries, in the form of SimpleQ's SDK."""
-
-    status: Word
+    last_error: str | None
     history: list[HistoryEntry]
     """The last fifty that have ended, the newest last."""
 
@@ -115,7 +66,7 @@ class Published(Answer):
     """The job that a publish created or found."""
 
     id: str
-    status: Word
+    status: SimpleqStatus
     created_at: Iso
     duplicate: bool
     """True if an earlier publish created the job."""
@@ -146,7 +97,7 @@ def published(enqueued: Enqueued) -> Published:
     state = enqueued.state
     return Published(
         id=enqueued.id,
-        status="completed" if state is None else WORDS[state],
+        status="completed" if state is None else STATUSES[state],
         created_at=iso_of(milliseconds_of(enqueued.id)),
         duplicate=enqueued.duplicate,
         mismatch=enqueued.mismatch,
@@ -155,104 +106,50 @@ def published(enqueued: Enqueued) -> Published:
     )
 
 
-def said_of(job: Job) -> JobAnswer:
-    """A job without its history."""
-    return JobAnswer(**_members(job))
-
-
-def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
+def simpleq_job(job: Job, attempts: Iterable[Attempt]) -> SimpleqJob:
     """A job and the deliveries of it that have ended."""
-    pushed = _finishing_push(job) or job.pushed or {}
-    entries = [
-        _entry(attempt, ended_at=iso(attempt.ended_at), pushed=pushed)
-        for attempt in attempts
-        if attempt.ended_at is not None
-    ]
-    return JobWithHistory(**_members(job), status=WORDS[job.state], history=entries)
-
-
-def _members(job: Job) -> dict[str, Any]:
-    state = job.state
-    return {
-        "id": job.id,
-        "queue": shown(job.tenant, job.queue),
-        "attempts": job.attempt,
-        "max_attempts": job.max_attempts,
-        "defer_count": job.defers,
-        "idempotency_key": job.idempotency_key,
-        # As it is stored, which is JSON: it is not parsed.
-        "payload": msgspec.Raw(job.payload_text.encode()),
-        "scheduled_for": iso(job.run_at),
-        "last_error": _message(job.error),
-        "created_at": iso_of(milliseconds_of(job.id)),
-        "completed_at": iso_or_none(job.ended_at) if state == "completed" else None,
-        "state": state,
-        "kind": job.kind,
-        "priority": job.priority,
-        "fence": job.fence,
-        "unique_key": job.unique_key,
-        "group_key": job.group_key,
-        "tags": job.tags,
-        "metadata": job.metadata,
-        "result": _result(job),
-        "reason": job.reason,
-        "failure": job.error,
-        "started_at": iso_or_none(job.taken_at),
-        "lease_until": iso_or_none(job.lease_until) if state in {"running", "awaiting"} else None,
-        "ended_at": iso_or_none(job.ended_at),
-        "expires_at": iso_or_none(job.expires_at),
-    }
-
-
-def _result(job: Job) -> msgspec.Raw | None:
-    """The stored result; the exchange of a push, which is stored in its place, does not count."""
-    if job.result_text is None or _finishing_push(job) is not None:
-        return None
-    return msgspec.Raw(job.result_text.encode())
-
-
-def _finishing_push(job: Job) -> Mapping[str, Any] | None:
-    """The exchange that finished the job: it is stored in the place of a handler's result."""
-    if job.result_text is None or not job.result_text.startswith(_PUSHED):
-        return None
-    exchange = job.result["pushed"]
-    is_ours = len(job.result) == 1 and is_object(exchange) and exchange.get("fence") == job.fence
-    return exchange if is_ours else None
-
-
-def _entry(attempt: Attempt, *, ended_at: str, pushed: Mapping[str, Any]) -> HistoryEntry:
-    error = attempt.error or {}
-    # A failed push is described by its error; the last successful one, by the job.
-    last: Mapping[str, Any] = pushed if pushed.get("fence") == attempt.fence else {}
-    exchange = error if error.keys() & {"status", "duration", "excerpt"} else last
-    return HistoryEntry(
-        attempt=attempt.number,
-        status=_ending(attempt),
-        error=_message(attempt.error) or _unsaid(attempt),
-        webhook_status_code=_typed(exchange.get("status"), int),
-        timestamp=ended_at,
-        fence=attempt.fence,
-        outcome=attempt.outcome,
-        reason=attempt.reason,
-        worker=attempt.worker,
-        started_at=iso_or_none(attempt.started_at),
-        duration=_duration(attempt, exchange),
-        excerpt=_typed(exchange.get("excerpt"), str),
+    members = msgspec.structs.asdict(job)
+    members["created_at"] = iso_of(milliseconds_of(job.id))
+    return SimpleqJob(
+        **members,
+        status=STATUSES[job.state],
+        attempts=job.attempt,
+        scheduled_for=iso(job.run_at),
+        completed_at=iso_or_none(job.ended_at) if job.state == "completed" else None,
+        last_error=_message(job.error),
+        history=[
+            _entry(attempt, ended_at=iso(attempt.ended_at), pushed=job.pushed or {})
+            for attempt in attempts
+            if attempt.ended_at is not None
+        ],
     )
 
 
-def _ending(attempt: Attempt) -> Ending:
+def _entry(attempt: Attempt, *, ended_at: str, pushed: Mapping[str, Any]) -> HistoryEntry:
+    # A failed push is described by its error; the last successful one, by the job.
+    status = (attempt.error or {}).get("status")
+    if status is None and pushed.get("fence") == attempt.fence:
+        status = pushed.get("status")
+    return HistoryEntry(
+        attempt=attempt.number,
+        status=_status(attempt),
+        error=_message(attempt.error) or _reason(attempt),
+        webhook_status_code=status if isinstance(status, int) else None,
+        timestamp=ended_at,
+    )
+
+
+def _status(attempt: Attempt) -> Literal["success", "failed", "nacked", "deferred"]:
     match attempt.outcome:
         case "completed":
             return "success"
         case "deferred":
             return "deferred"
         case _:
-            nacked = (attempt.error or {}).get("type") == NACK
-            return "nacked" if nacked else "failed"
+            return "nacked" if (attempt.error or {}).get("type") == NACK else "failed"
 
 
-def _unsaid(attempt: Attempt) -> str | None:
+def _reason(attempt: Attempt) -> str | None:
     """Why a delivery without an error failed: a cancel, an expired lease, the reason of a defer."""
     if attempt.outcome == "completed":
         return None
@@ -263,14 +160,3 @@ def _message(error: Mapping[str, Any] | None) -> str | None:
     if error is None or (error.get("type", "") is None and error.get("message", "") is None):
         return None  # no failure: it only has the response
     return str(error.get("message") or error.get("type") or "failed")
-
-
-def _duration(attempt: Attempt, exchange: Mapping[str, Any]) -> float | None:
-    pushed = exchange.get("duration")
-    if isinstance(pushed, int | float):
-        return float(pushed)
-    return None if attempt.duration is None else attempt.duration.total_seconds()
-
-
-def _typed(value: object, kind: type) -> Any:
-    return value if isinstance(value, kind) else None

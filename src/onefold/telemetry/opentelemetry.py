@@ -27,7 +27,6 @@ from onefold.errors import (
     OutcomeUnknown,
     UsageError,
 )
-from onefold.model.job_options import read_options
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class _Spans:
     def run(self, job: Job) -> Generator[None, None, None]:
         """The consumer's span, current while the handler runs."""
         # An empty context: the run continues the trace of its enqueue, not that of the worker.
-        context = propagate.extract(read_options(job.options_text).trace or {}, Context())
+        context = propagate.extract(job.trace or {}, Context())
         links: list[Link] = []
         if self._link:
             origin = trace.get_current_span(context).get_span_context()

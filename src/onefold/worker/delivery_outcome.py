@@ -47,7 +47,7 @@ PARKED: Final = Parked()
 
 def on_value(handler: Handler, job: Job, value: Any) -> DeliveryOutcome:
     """The outcome of a handler that returned."""
-    wanted = job.options.result if job.options_text is not None else None
+    wanted = job.store_result
     if not (handler.stores_result if wanted is None else wanted):
         return FINISHED
     try:

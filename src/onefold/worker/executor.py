@@ -21,7 +21,6 @@ from onefold.errors import InvalidInput, UsageError
 from onefold.model.delivery import Delivery
 from onefold.model.event import JobStarted, Redelivered
 from onefold.model.outcome import Outcome
-from onefold.model.timestamps import MICROSECOND
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome, Parked
 from onefold.worker.job_log import job_fields, job_log
@@ -160,8 +159,7 @@ class Executor:
                 extra=job_fields(job),
             )  # fmt: skip
         try:
-            own = job.timeout if job.options_text is not None else None
-            held.timeout = handler.timeout if own is None else own
+            held.timeout = handler.timeout if job.timeout is None else job.timeout
             if handler.wants_run:
                 held.run = self._run_of(held)
             args, kwargs = handler.bind(job, held.run)
@@ -184,8 +182,8 @@ class Executor:
         )
 
     def _tell_started(self, job: Job) -> None:
-        due = max(job.run_at_micros, job.created_at_micros)
-        waited = max(0, job.read_at_micros - due) * MICROSECOND
+        due = max(job.run_at, job.created_at)
+        waited = timedelta(0) if job.taken_at is None else max(job.taken_at - due, timedelta(0))
         self._hooks.tell(JobStarted(job, self._settings.name, waited))
         if job.attempt > 1:
             self._hooks.tell(Redelivered(job))

@@ -20,6 +20,7 @@ from onefold.effects.run import Run
 from onefold.errors import InvalidInput, ProcessDied
 from onefold.jobs.job_function import DeclaredJob
 from onefold.model.job import Job
+from onefold.model.wire import decoder, encode
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome
 from onefold.worker.executor import call
@@ -39,7 +40,8 @@ class ChildTask(msgspec.Struct, frozen=True):
 
     module: str
     name: str
-    job: tuple[Any, ...]
+    job: bytes
+    """As JSON."""
     lease: timedelta
     worker: str
     timeout: timedelta | None = None
@@ -88,7 +90,7 @@ def run_task(
     task: ChildTask, begin: Callable[[], None], prepare: Callable[[Hooks], None] | None = None
 ) -> ChildResult:
     """Find the handler and call it."""
-    job = Job.from_row(task.job)
+    job = decoder(Job).decode(task.job)
     declared = find(task.module, task.name)
     hooks = declared.context.hooks
     if prepare is not None and hooks.in_processes is None:
@@ -245,7 +247,7 @@ class Processes:
         task = ChildTask(
             function.__module__,
             function.__qualname__,
-            msgspec.structs.astuple(held.job),
+            encode(held.job),
             settings.lease,
             settings.name,
             held.timeout,

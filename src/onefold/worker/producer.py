@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 from onefold.errors import DatabaseError
 from onefold.model.delivery import Delivery
 from onefold.model.lifecycle import Event
+from onefold.model.timestamps import to_micros
 from onefold.operations import deliveries, endings, queues
-from onefold.operations.deliveries import Finish, is_plain
+from onefold.operations.deliveries import Finish
 from onefold.operations.endings import Ending
 from onefold.worker import delivery_outcome
 from onefold.worker.deliveries import ShardRotation, finish_then_take, limited_take
@@ -327,9 +328,11 @@ class Producer:
 
     async def _open_queue(self, job: Job) -> None:
         """End the hold of a queue whose probe has completed. Without it, another probe follows."""
+        assert job.taken_at is not None
+        taken_at = to_micros(job.taken_at, "taken_at")
         with self._handling_errors():
             await self._store.atransact(
-                partial(queues.open_gate, queue=job.queue, taken_at=job.taken_at_micros)
+                partial(queues.open_gate, queue=job.queue, taken_at=taken_at)
             )
 
     async def _hand_back(self, job: Job) -> None:
@@ -438,7 +441,7 @@ def _first(waiting: list[HeldDelivery]) -> list[HeldDelivery]:
 
 def _finish(held: HeldDelivery) -> Finish:
     assert held.outcome is not None
-    return Finish(held.delivery, held.outcome.result, plain=is_plain(held.job.options_text))
+    return Finish(held.delivery, held.outcome.result, plain=held.job.retention is None)
 
 
 def _ending(held: HeldDelivery) -> Ending:

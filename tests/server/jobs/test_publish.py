@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from onefold import Fixed, Onefold
+from onefold import Onefold, Retention
 from onefold.model.ids import made_at
 from onefold.model.wire import iso
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 
+SECOND = timedelta(seconds=1)
 JOBS = "/v1/queues/payments/jobs"
 PATIENCE = 30
 """Seconds."""
@@ -51,11 +52,12 @@ async def test_the_job_has_the_queue_as_its_kind_and_the_settings_of_the_queue(a
     assert one is not None
     assert other is not None
     assert (one.kind, one.queue, one.max_attempts) == ("payments", "payments", 3)
-    assert one.options.backoff == Fixed(timedelta(seconds=7))
-    assert one.options.keep == {"completed": 60_000_000, "dead": 90_000_000}
+    assert one.retention == Retention(completed=60 * SECOND, dead=90 * SECOND)
     assert (other.kind, other.max_attempts) == ("charge", 5)
-    assert other.options.backoff == Fixed(timedelta(seconds=1))
-    assert other.options.keep == {"completed": 60_000_000, "dead": 5_000_000}
+    assert other.retention == Retention(completed=60 * SECOND, dead=5 * SECOND)
+    engine = api.onefold.deliveries
+    ended = await engine.aretry([await api.take(), await api.take()])
+    assert [end.retry_in for end in ended] == [7 * SECOND, SECOND]
 
 
 async def test_what_a_job_says_is_stored_with_it(api: Api, clock: Clock) -> None:
@@ -79,7 +81,7 @@ async def test_what_a_job_says_is_stored_with_it(api: Api, clock: Clock) -> None
     assert (job["uniqueKey"], job["groupKey"], job["priority"]) == ("u", "g", -5)
     assert (job["tags"], job["metadata"]) == (["red"], {"by": "me"})
     assert job["scheduledFor"] == iso(clock.now + timedelta(seconds=90))
-    assert job["expiresAt"] == "2021-01-01T00:00:00.000Z"
+    assert job["expiresAt"] == "2021-01-01T00:00:00Z"
     assert (job["status"], job["state"]) == ("pending", "scheduled")
 
 

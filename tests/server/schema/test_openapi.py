@@ -145,9 +145,9 @@ def test_the_push_is_described_as_it_is_sent() -> None:
     signer = Signer("whsec_" + "c2VjcmV0" * 4)
     headers = headers_of(job, body, signer, now=datetime.now(UTC), agent="onefold/1")
 
-    schema = DOCUMENT["components"]["schemas"]["Envelope"]
+    schema = DOCUMENT["components"]["schemas"]["PushEnvelope"]
     content = push["requestBody"]["content"]["application/json"]
-    assert content["schema"] == {"$ref": "#/components/schemas/Envelope"}
+    assert content["schema"] == {"$ref": "#/components/schemas/PushEnvelope"}
     example = content["examples"]["usual"]["value"]
     assert list(schema["properties"]) == list(json.loads(body)) == list(example)
     assert set(schema["required"]) == set(schema["properties"])

@@ -8,12 +8,11 @@ from msgspec import Meta
 
 from onefold.model import checks
 from onefold.model.checks import qualified
-from onefold.model.job import JobState
+from onefold.model.job import JobPage, JobState
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route
-from onefold.server.routes.jobs import job_id_of
-from onefold.server.simpleq import JobAnswer, said_of
+from onefold.server.routes.jobs import job_id_of, page_of_tenant
 
 if TYPE_CHECKING:
     from onefold.app.jobs import FindOptions
@@ -66,14 +65,6 @@ class DeleteQuery(Letters):
     limit: Limit = LIMIT
 
 
-class DeadList(Answer):
-    """A page of dead letters."""
-
-    items: list[JobAnswer]
-    next: str | None
-    """Give it as `after` for the next page; null on the last."""
-
-
 class ReplayBody(Body):
     """How to replay a job."""
 
@@ -117,7 +108,7 @@ async def list_dead(asking: RequestContext) -> Reply:
     )
     if not page.jobs:
         await _check_queue(asking)
-    return Reply(200, DeadList(items=[said_of(job) for job in page], next=page.next))
+    return Reply(200, page_of_tenant(page))
 
 
 async def replay_job(asking: RequestContext) -> Reply:
@@ -196,7 +187,7 @@ ROUTES: Final = (
         endpoint=list_dead,
         scope="work",
         query=DeadQuery,
-        answers={200: DeadList},
+        answers={200: JobPage},
         problems=(404,),
     ),
     Route(

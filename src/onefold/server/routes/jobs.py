@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from onefold.errors import InvalidInput, JobNotFound
-from onefold.model.checks import qualified
+from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
+from onefold.model.job import AttemptList, JobPage
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body, Query, Yes
 from onefold.operations import attempts as history
 from onefold.server.request_context import Reply, Route
-from onefold.server.simpleq import JobAnswer, JobWithHistory, said_of, said_with_history
+from onefold.server.simpleq import SimpleqJob, simpleq_job
 
 if TYPE_CHECKING:
+    from onefold.model.job import Job
     from onefold.server.request_context import RequestContext
 
 LONGEST_PAGE: Final = 100
@@ -42,14 +44,6 @@ class JobsQuery(Query):
     after: str | None = None
     """The `next` of the page before."""
     newest_first: bool = False
-
-
-class Jobs(Answer):
-    """A page of jobs."""
-
-    items: list[JobAnswer]
-    next: str | None
-    """Give it as `after` for the next page; null on the last."""
 
 
 class CancelBody(Body):
@@ -82,7 +76,13 @@ async def get_job(asking: RequestContext) -> Reply:
     job, attempts = await asking.server.context.store.atransact(
         lambda sql: history.with_attempts(sql, tenant, job_id), write=False
     )
-    return Reply(200, said_with_history(job, attempts))
+    return Reply(200, simpleq_job(of_tenant(job), attempts))
+
+
+async def get_attempts(asking: RequestContext) -> Reply:
+    """The deliveries of one job."""
+    attempts = await asking.calls.deliveries.aattempts(job_id_of(asking))
+    return Reply(200, AttemptList(tuple(attempts)))
 
 
 async def find_jobs(asking: RequestContext) -> Reply:
@@ -104,7 +104,17 @@ async def find_jobs(asking: RequestContext) -> Reply:
         ended_from=query.ended_from,
         ended_before=query.ended_before,
     )
-    return Reply(200, Jobs(items=[said_of(job) for job in page], next=page.next))
+    return Reply(200, page_of_tenant(page))
+
+
+def page_of_tenant(page: JobPage) -> JobPage:
+    """The page with the names of the queues as the tenant knows them."""
+    return JobPage(tuple(map(of_tenant, page)), page.next)
+
+
+def of_tenant(job: Job) -> Job:
+    """The job with the name of its queue as its tenant knows it."""
+    return msgspec.structs.replace(job, queue=shown(job.tenant, job.queue)) if job.tenant else job
 
 
 async def cancel_job(asking: RequestContext) -> Reply:
@@ -132,7 +142,18 @@ ROUTES: Final = (
         description="How it stands, and how each of its last fifty deliveries has ended.",
         scope="publish",
         endpoint=get_job,
-        answers={200: JobWithHistory},
+        answers={200: SimpleqJob},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/attempts",
+        name="getAttempts",
+        summary="The deliveries of a job",
+        description="The last fifty that have ended, and the current one; the newest last.",
+        scope="publish",
+        endpoint=get_attempts,
+        answers={200: AttemptList},
         problems=(404,),
     ),
     Route(
@@ -144,7 +165,7 @@ ROUTES: Final = (
         scope="publish",
         endpoint=find_jobs,
         query=JobsQuery,
-        answers={200: Jobs},
+        answers={200: JobPage},
     ),
     Route(
         method="POST",
