@@ -8,7 +8,6 @@ BANNED = re.compile(
     r"\b(nobody|somebody|whoever|anybody|(?:is|was|are)\s+told|is\s+said)\b", re.IGNORECASE
 )
 UNFINISHED = (
-    "src/onefold/server/routes/events.py",
     "src/onefold/server/routes/jobs.py",
     "src/onefold/server/routes/queues.py",
     "src/onefold/server/routes/schedules.py",

@@ -18,7 +18,6 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.claim import Claim, claim_key
 from onefold.model.ids import length_prefixed, new_id, parse_id
 from onefold.server.problems import NOT_FOUND, refused
-from onefold.server.routes.deliveries import fence_of
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
@@ -68,7 +67,7 @@ def claim_of(request: RequestContext, fence: int | None, *, of_locks: bool = Fal
         kind = "lock" if of_locks else "claim"
         detail = f"There is no {kind} with this id. Send the id from the response to the {kind}."
         raise refused(NOT_FOUND, detail) from None
-    given = fence_of(request, fence)
+    given = request.fence(fence)
     if given is not None and given != handle.fence:
         raise ConflictingOptions("fence", "differs from the fence of the claim with this id")
     return Claim(key, owner, owner, handle.fence, None, "at least once")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import fields
 
-from onefold.model.wire import camel
+from onefold.errors import ConflictingOptions
+from onefold.model.wire import BadBody, camel
 
 if TYPE_CHECKING:
     from onefold.app.onefold import Onefold, Tenant  # noqa: TC004 - never decoded
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 FENCE: Final = "onefold-fence"
 """The header with the fence of a delivery."""
+LARGEST_FENCE: Final = 2**63 - 1
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
 
 
 class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
@@ -45,6 +49,19 @@ class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     def onefold(self) -> Onefold:
         """The Onefold of the server, for calls that are not for one tenant."""
         return self.server.onefold
+
+    def fence(self, in_body: int | None) -> int | None:
+        """The fence of the body or of the header; two different fences are an error."""
+        given = self.headers.get(FENCE)
+        if given is None:
+            return in_body
+        if not _DIGITS.fullmatch(given) or not 1 <= int(given) <= LARGEST_FENCE:
+            reason = f"must be a whole number from 1 to {LARGEST_FENCE}, got {given[:50]!r}"
+            raise BadBody("Onefold-Fence", reason, of="header")
+        if in_body is not None and in_body != int(given):
+            reason = "differs from the header Onefold-Fence: send one of them, or equal values"
+            raise ConflictingOptions("fence", reason)
+        return int(given)
 
 
 class Reply(msgspec.Struct, frozen=True):

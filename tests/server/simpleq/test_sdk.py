@@ -131,7 +131,7 @@ async def test_a_defer_of_the_job_alone(api: Api, simpleq: SimpleQ) -> None:
 async def test_an_unknown_queue_and_an_unknown_job_are_404(api: Api, simpleq: SimpleQ) -> None:
     with pytest.raises(SimpleQError, match="no queue 'nobody'") as unknown:
         await simpleq.publish("nobody", {})
-    with pytest.raises(SimpleQError, match="no job") as missing:
+    with pytest.raises(SimpleQError, match="does not exist") as missing:
         await simpleq.get_job("0b6b2b0e-0000-7000-8000-000000000000")
 
     assert (unknown.value.status, missing.value.status) == (404, 404)

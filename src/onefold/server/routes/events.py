@@ -12,14 +12,17 @@ from onefold.errors import DatabaseError
 from onefold.model.wire import BadBody, Query
 from onefold.server.auth import still_counts
 from onefold.server.events import NAMES, End, watch_queues
-from onefold.server.request_context import Reply, Route
-from onefold.web.problems import UNAVAILABLE, Refused, make
+from onefold.server.problems import refused
+from onefold.server.request_context import STREAM, Reply, RouteTable
+from onefold.web.problems import UNAVAILABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from onefold.server.events import Message, Subscription
     from onefold.server.request_context import RequestContext
+
+ROUTES: Final = RouteTable()
 
 Farewell: TypeAlias = End | Literal["revoked", "unavailable"]
 
@@ -39,18 +42,18 @@ _ENDS: Final[dict[Farewell, tuple[str, str]]] = {
     "slow": (
         "dropped",
         (
-            "You did not keep up: more events came than are kept for you. Come back with"
-            " Last-Event-ID; if what you have missed is not kept any more, you are told so."
+            "You read too slowly: more events wait for you than are kept. Reconnect with"
+            " Last-Event-ID; if events are lost, you receive an event `gap`."
         ),
     ),
     "stopping": (
         "stopping",
-        "The server is stopping. Come back; another process does not know what you have missed.",
+        "The server is stopping. Reconnect; another process does not know which events you missed.",
     ),
-    "revoked": ("revoked", "What let you in does not count any more. Come back with a valid key."),
+    "revoked": ("revoked", "The API key is not valid any more. Reconnect with a valid key."),
     "unavailable": (
         "unavailable",
-        "The database cannot be asked whether you still may listen. Come back with Last-Event-ID.",
+        "The API key cannot be checked: no database. Reconnect with Last-Event-ID.",
     ),
 }
 
@@ -63,17 +66,21 @@ class EventsQuery(Query):
     """Names, one per parameter."""
 
 
-async def stream_events(asking: RequestContext) -> Reply:
-    """Stream events."""
-    query: EventsQuery = asking.query
+@ROUTES.add("GET", "/v1/events", scope="work", query=EventsQuery, answers={200: STREAM})
+async def stream_events(request: RequestContext) -> Reply:
+    """Stream the events of your jobs and keys.
+
+    Server-sent events of this process, and every few seconds, as `queue.counted`, the changes of
+    all processes in a queue. A stream is not continued across processes: a client that reconnects
+    with a Last-Event-ID that this process does not know receives an event `gap`.
+    """
+    query: EventsQuery = request.query
     if unknown := [name for name in query.event if name not in NAMES]:
         raise BadBody("event", f"must be one of {', '.join(NAMES)}, got {unknown[0]!r}", of="query")
-    if asking.server.feed.is_full:
-        raise Refused(
-            make(UNAVAILABLE, "Too many listen to this server already. Try again.", retry_after=5)
-        )
-    after = asking.headers.get("last-event-id") or None
-    return Reply(200, _pieces(asking, after, _wants(query)), _HEADERS)
+    if request.server.feed.is_full:
+        raise refused(UNAVAILABLE, "The server has too many listeners. Try again.", retry_after=5)
+    after = request.headers.get("last-event-id") or None
+    return Reply(200, _pieces(request, after, _wants(query)), _HEADERS)
 
 
 def _wants(query: EventsQuery) -> Callable[[Message], bool]:
@@ -86,11 +93,11 @@ def _wants(query: EventsQuery) -> Callable[[Message], bool]:
 
 
 async def _pieces(
-    asking: RequestContext, after: str | None, wants: Callable[[Message], bool]
+    request: RequestContext, after: str | None, wants: Callable[[Message], bool]
 ) -> AsyncGenerator[bytes]:
-    server, tenant = asking.server, asking.tenant
+    server, tenant = request.server, request.tenant
     checked = time.monotonic()
-    watch = partial(watch_queues, asking.calls)
+    watch = partial(watch_queues, request.calls)
     subscription = server.feed.listen(tenant, after=after, wants=wants, watch=watch)
     if server.draining:
         subscription.finish("stopping")
@@ -100,7 +107,7 @@ async def _pieces(
             taken = await subscription.take(HEARTBEAT)
             if time.monotonic() - checked >= CHECK:
                 checked = time.monotonic()
-                if (refusal := await _refusal(asking)) is not None:
+                if (refusal := await _refusal(request)) is not None:
                     yield _farewell(refusal)
                     return
             if taken:
@@ -114,10 +121,10 @@ async def _pieces(
         server.feed.leave(tenant, subscription)
 
 
-async def _refusal(asking: RequestContext) -> Farewell | None:
+async def _refusal(request: RequestContext) -> Farewell | None:
     """Why the stream must end; None if it may go on."""
     try:
-        return None if await still_counts(asking) else "revoked"
+        return None if await still_counts(request) else "revoked"
     except DatabaseError:
         return "unavailable"
 
@@ -132,8 +139,8 @@ def _greeting(subscription: Subscription) -> bytes:
         return f"retry: {RETRY}\n{at}: listening\n\n".encode()
     data = {
         "after": subscription.missed,
-        "detail": "What came after this event is not known here: it was too long ago, or another"
-        " process told you of it. Look at the jobs themselves for what you have missed.",
+        "detail": "This process does not know the events after this one: they are too old, or"
+        " another process sent it. Read the jobs themselves.",
     }
     # The id is last: a client that is cut off before it has read the gap receives it again.
     gap = _unnumbered("gap", data)
@@ -153,22 +160,3 @@ def _frame(message: Message) -> bytes:
 def _unnumbered(name: str, data: dict[str, str]) -> bytes:
     """An event without an id, so that a client reconnects with the id of the last real event."""
     return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
-
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/v1/events",
-        name="streamEvents",
-        summary="What happens to your jobs and keys, as it happens",
-        description="Server-sent events: what this process does, and every few seconds, as"
-        " `queue.counted`, what all have changed in a queue. Nothing is resumed across processes: a"
-        " client that comes back with a Last-Event-ID that is not known here is told of the gap.",
-        endpoint=stream_events,
-        scope="work",
-        query=EventsQuery,
-        answers={200: "text/event-stream"},
-        problems=(503,),
-        streams=True,
-    ),
-)

@@ -21,7 +21,6 @@ from onefold.model.step import Step, StepReply, StepRow
 from onefold.model.wire import Answer, Body, Fence
 from onefold.server.problems import NOT_FOUND, refused
 from onefold.server.request_context import Reply, RouteTable
-from onefold.server.routes.deliveries import fence_of
 from onefold.server.routes.jobs import job_id_of
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ async def put_step(request: RequestContext) -> Reply:
 
 
 def _step_of(request: RequestContext, body: StepBody) -> RemoteStep:
-    fence = fence_of(request, body.fence)
+    fence = request.fence(body.fence)
     if fence is None:
         raise InvalidInput("fence", "is missing: send the fence of the delivery")
     if body.fingerprint is not None:
