@@ -27,7 +27,7 @@ def ours(order: Order, watch: Stopwatch) -> None:
         asyncio.run(server_client.ask(port, made, b"201"))
         stored = _publish(order, watch, process, headers)
     with Onefold(url) as onefold:
-        found = sum(queue.ready for queue in onefold.queues.find())
+        found = sum(queue.counts.ready for queue in onefold.queues.find() if queue.counts)
     if found != stored:
         raise RuntimeError(f"{stored} jobs were answered for, and {found} are there.")
 

@@ -74,11 +74,11 @@ async def _post_all(session: aiohttp.ClientSession, endpoint: int, body: bytes, 
 
 def _publish(order: Order, url: str, endpoint: int) -> None:
     """A paused queue with all jobs in it."""
-    from onefold.model.queue import QueueConfiguration
+    from onefold.model.queue import QueueSettings
 
     with Onefold(url) as onefold:
         address = f"http://127.0.0.1:{endpoint}/hook"
-        onefold.queues.save("payments", QueueConfiguration(endpoint=address))
+        onefold.queues.save("payments", QueueSettings(endpoint=address))
         onefold.queues.pause("payments")
         jobs = [
             NewJob("payments", payload(number), queue="payments") for number in range(order.jobs)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onefold.app.onefold import Tenant
     from onefold.jobs.enqueue_options import CallOptions
     from onefold.model.job import Enqueued, Job, NewJob
-    from onefold.model.queue import QueueSettings
+    from onefold.model.queue import Queue
     from onefold.operations.queues import TakenUnderControl
     from onefold.runtime import Transact
 else:
@@ -138,9 +138,9 @@ class Subject(ABC, Calls):
         assert job is not None, f"there is no job {job_id}"
         return job
 
-    def existing_queue(self, name: str) -> QueueSettings:
+    def existing_queue(self, name: str) -> Queue:
         """One of `queues`, which must exist."""
-        return next(queue for queue in self.queues.find() if queue.name == name)
+        return next(queue for queue in self.queues.find() if queue.full_name == name)
 
     def take(
         self,

@@ -64,10 +64,10 @@ from onefold.model.limit import Limit, Rate
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.queue import (
     Outlook,
-    QueueConfiguration,
+    Queue,
     QueueCounts,
+    QueuePage,
     QueueSettings,
-    ServedQueue,
     SigningSecret,
 )
 from onefold.model.retry import Exponential, Fixed
@@ -137,9 +137,10 @@ __all__ = [
     "Payload",
     "ProcessDied",
     "Pruned",
-    "QueueConfiguration",
+    "Queue",
     "QueueCounts",
     "QueueNotEmpty",
+    "QueuePage",
     "QueueSettings",
     "Rate",
     "Rescued",
@@ -153,7 +154,6 @@ __all__ = [
     "SchemaOutdated",
     "SchemaTooNew",
     "SerializationConflict",
-    "ServedQueue",
     "ShardsDiffer",
     "SigningSecret",
     "Step",

@@ -197,17 +197,11 @@ def test_queues_are_listed_paused_and_limited(operate: Operate, place: Place) ->
     (mail,) = read(operate("queues", "--json"))
     text = operate("queues").stdout
 
-    assert mail == {
-        "name": "mail",
-        "paused": True,
-        "ready": 1,
-        "scheduled": 1,
-        "running": 0,
-        "limit": {"concurrency": None, "rate": "100/m"},
-        "group_limit": {"concurrency": 2, "rate": None},
-        "ordered": False,
-        "declared": False,
-    }
+    assert (mail["name"], mail["paused"], mail["declared"]) == ("mail", True, False)
+    counts = mail["counts"]
+    assert (counts["ready"], counts["scheduled"], counts["running"]) == (1, 1, 0)
+    assert (mail["rate_limit"], mail["group_concurrency"]) == ("100/m", 2)
+    assert not {"headers", "signing_secret", "previous_secrets"} & mail.keys()
     assert text == operate("queues", "list").stdout
     assert "mail" in text
 

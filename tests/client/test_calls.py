@@ -18,6 +18,7 @@ from onefold import (
     LeaseLost,
     NewJob,
     Onefold,
+    QueueSettings,
     Retention,
     ScheduleNotFound,
     WrongState,
@@ -343,26 +344,37 @@ def test_queues_are_saved_paused_counted_and_removed(stage: Stage) -> None:
     client = stage.client
     saved = client.queues.save(
         "payments",
-        endpoint="https://example.com/jobs",
-        mode="ack",
-        max_attempts=5,
-        backoff=Fixed(timedelta(seconds=3)),
-        rate="100/m",
-        concurrency=4,
-        timeout=timedelta(seconds=5),
-        ack_timeout=timedelta(minutes=10),
-        ack_timeout_action="dead",
-        retention=Retention(dead=timedelta(days=3)),
-        headers={"X-Shop": "1"},
+        QueueSettings(
+            endpoint="https://example.com/jobs",
+            mode="ack",
+            max_attempts=5,
+            backoff=Fixed(timedelta(seconds=3)),
+            rate_limit="100/m",
+            concurrency=4,
+            timeout=timedelta(seconds=5),
+            ack_timeout=timedelta(minutes=10),
+            ack_timeout_action="dead",
+            retention=Retention(dead=timedelta(days=3)),
+            headers={"X-Shop": "1"},
+        ),
     )
-    assert (saved.mode, saved.max_attempts, saved.rate, saved.concurrency) == ("ack", 5, "100/m", 4)
-    assert (saved.timeout, saved.ack_timeout, saved.ack_timeout_action) == (5.0, 600.0, "dead")
+    assert (saved.mode, saved.max_attempts, saved.rate_limit, saved.concurrency) == (
+        "ack",
+        5,
+        "100/m",
+        4,
+    )
+    assert (saved.timeout, saved.ack_timeout, saved.ack_timeout_action) == (
+        timedelta(seconds=5),
+        timedelta(minutes=10),
+        "dead",
+    )
     assert saved.signing_secret.startswith("whsec_")
     assert saved.signing_secret not in repr(saved)
     fresh = client.queues.rotate_secret("payments", overlap=timedelta(hours=1))
     assert fresh not in {saved.signing_secret, None}
 
-    client.queues.save("payments", backoff=Exponential(cap=timedelta(minutes=1)))
+    client.queues.save("payments", QueueSettings(backoff=Exponential(cap=timedelta(minutes=1))))
     client.queues.pause("payments")
     client.enqueue("charge", queue="payments")
     seen = client.queues.get("payments")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Bury, Defer, Onefold
+from onefold import Bury, Defer, Onefold, QueueSettings
 from onefold.client import Client, PushedJob, Receiver
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
@@ -46,7 +46,9 @@ class Handler:
 def test_a_pushed_job_is_run_and_told_of(
     client: Client, tmp_path: Path, mode: Any, server: str
 ) -> None:
-    secret = client.queues.save("payments", endpoint="http://127.0.0.1:1/").signing_secret
+    secret = client.queues.save(
+        "payments", QueueSettings(endpoint="http://127.0.0.1:1/")
+    ).signing_secret
     assert secret is not None
     handler = Handler(Defer(timedelta(0)))
     with Onefold(f"sqlite:///{tmp_path / 'shop.db'}") as shop:
@@ -59,7 +61,7 @@ def test_a_pushed_job_is_run_and_told_of(
             else running(receiver.asgi, lifespan=False)
         )
         with app as url:
-            client.queues.save("payments", endpoint=f"{url}/jobs", mode=mode)
+            client.queues.save("payments", QueueSettings(endpoint=f"{url}/jobs", mode=mode))
             made = client.enqueue("charge", {"amount": 5}, queue="payments")
 
             def is_done() -> bool:
@@ -77,7 +79,9 @@ def test_a_pushed_job_is_run_and_told_of(
 
 
 def test_a_fresh_replay_of_what_was_done_is_done_again(client: Client, tmp_path: Path) -> None:
-    secret = client.queues.save("payments", endpoint="http://127.0.0.1:1/").signing_secret
+    secret = client.queues.save(
+        "payments", QueueSettings(endpoint="http://127.0.0.1:1/")
+    ).signing_secret
     assert secret is not None
     handler = Handler()
     with Onefold(f"sqlite:///{tmp_path / 'shop.db'}") as shop:
@@ -85,7 +89,7 @@ def test_a_fresh_replay_of_what_was_done_is_done_again(client: Client, tmp_path:
         receiver = Receiver(secret, dedupe=shop)
         receiver.process(handler)
         with running(receiver.asgi, lifespan=False) as url:
-            client.queues.save("payments", endpoint=f"{url}/jobs")
+            client.queues.save("payments", QueueSettings(endpoint=f"{url}/jobs"))
             made = client.enqueue("charge", {"amount": 5}, queue="payments")
             for fence in (1, 2):
 
@@ -100,14 +104,16 @@ def test_a_fresh_replay_of_what_was_done_is_done_again(client: Client, tmp_path:
 
 
 def test_a_receiver_buries_what_will_never_work(client: Client, tmp_path: Path) -> None:
-    secret = client.queues.save("payments", endpoint="http://127.0.0.1:1/").signing_secret
+    secret = client.queues.save(
+        "payments", QueueSettings(endpoint="http://127.0.0.1:1/")
+    ).signing_secret
     assert secret is not None
     with Onefold(f"sqlite:///{tmp_path / 'shop.db'}") as shop:
         shop.migrate()
         receiver = Receiver(secret, dedupe=shop, client=client)
         receiver.process(Handler(Bury("no such card")))
         with running(receiver.asgi, lifespan=False) as url:
-            client.queues.save("payments", endpoint=f"{url}/jobs")
+            client.queues.save("payments", QueueSettings(endpoint=f"{url}/jobs"))
             made = client.enqueue("charge", {"amount": 5}, queue="payments")
 
             def is_dead() -> bool:

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onefold import InvalidInput, Limit, NewJob, Onefold, QueueSettings
+from onefold import InvalidInput, Limit, NewJob, Onefold, Queue, QueueCounts, QueuePage
 from tests.fixtures.place import Place
 
 MINUTE = timedelta(minutes=1)
 
 
-def settings(onefold: Onefold, queue: str = "email") -> QueueSettings:
+def settings(onefold: Onefold, queue: str = "email") -> Queue:
     return next(one for one in onefold.queues.find() if one.name == queue)
 
 
@@ -95,11 +95,11 @@ def test_the_queue_of_a_schedule_is_paused_before_its_first_tick(place: Place) -
 def test_declaring_nothing_says_nothing(place: Place) -> None:
     with place.open() as onefold:
         onefold.queues.store_declared()
-        assert onefold.queues.find() == []
+        assert not onefold.queues.find().queues
 
 
 def test_it_is_awaited_as_well(place: Place) -> None:
-    async def declare() -> list[QueueSettings]:
+    async def declare() -> QueuePage:
         async with place.open() as onefold:
             onefold.queues.declare("email", limit=Limit(concurrency=1))
             await onefold.queues.astore_declared()
@@ -150,5 +150,6 @@ def test_what_waits_is_counted_over_all_shards_with_the_age_of_the_oldest(
         onefold.enqueue("letter", queue="later", delay=MINUTE)
 
         email, later = settings(onefold), settings(onefold, "later")
-        assert (email.ready, email.scheduled, email.oldest) == (6, 1, timedelta(seconds=5))
-        assert (later.ready, later.scheduled, later.oldest) == (0, 1, None)
+        assert email.counts == QueueCounts(ready=6, scheduled=1, dead=None)
+        assert later.counts == QueueCounts(scheduled=1, dead=None)
+        assert (email.oldest, later.oldest) == (timedelta(seconds=5), None)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from onefold import Limit, NewJob, Onefold, QueueConfiguration, WrongState
+from onefold import Limit, NewJob, Onefold, QueueSettings, WrongState
 from tests.fixtures.place import Place
 from tests.fixtures.shards import found
 from tests.fixtures.soak import repetitions
@@ -125,9 +125,9 @@ def test_a_queue_is_controlled_while_it_is_held_or_limited(raced: Place, crew: C
 
 
 def make_a_queue(racer: Racer, name: str) -> str:
-    said = QueueConfiguration(endpoint=ENDPOINT, max_attempts=1 + racer.rank)
-    (secret,) = racer.onefold.queues.save(name, said).configuration.secrets
-    return secret.text
+    settings = QueueSettings(endpoint=ENDPOINT, max_attempts=1 + racer.rank)
+    (secret,) = racer.onefold.queues.save(name, settings).secrets
+    return secret.secret
 
 
 def test_all_who_make_a_queue_at_once_are_told_the_same_secret(raced: Place, crew: Crew) -> None:

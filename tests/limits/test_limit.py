@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold import InvalidInput, Limit, Rate
-from onefold.model.queue import QueueLimits, queue_limits, stored_limit
+from onefold.model.queue import Queue, QueueLimits, queue_limits
 
 MINUTE = timedelta(minutes=1)
 
@@ -176,10 +176,12 @@ def test_a_queue_is_controlled_if_there_is_anything_to_keep_to(
     "limit", [None, Limit(concurrency=5), Limit(rate="10/30s"), Limit(concurrency=1, rate="1/d")]
 )
 def test_a_limit_comes_back_as_it_was_stored(limit: Limit | None) -> None:
+    state = (False, None, None, 0, True, False)
     of_queue, of_group = QueueLimits(limit, limit).stored
 
-    assert stored_limit(*of_queue) == limit
-    assert stored_limit(*of_group) == limit
+    queue = Queue.from_row(("mail", None, None, None, *state, *of_queue, *of_group))
+
+    assert (queue.limit, queue.group_limit) == (limit, limit)
 
 
 @pytest.mark.parametrize("field", ["limit", "group_limit"])

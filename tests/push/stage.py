@@ -7,12 +7,12 @@ from typing import Any
 
 from onefold import Job, Onefold
 from onefold.model.checks import qualified
-from onefold.model.queue import QueueConfiguration, SigningSecret
+from onefold.model.queue import QueueSettings
 from onefold.model.retry import Fixed
 from onefold.push.push_worker import PushSettings, PushWorker
 from tests.push.receiver import Receiver
 
-SECRET = SigningSecret("whsec_" + "c2VjcmV0" * 4)
+SECRET = "whsec_" + "c2VjcmV0" * 4
 AT_ONCE = Fixed(timedelta(0))
 
 
@@ -32,10 +32,10 @@ async def make_queue(
     """A queue whose jobs are pushed to a receiver; answers with its name for the engine."""
     tenant = settings.pop("tenant", "")
     url = endpoint.url if isinstance(endpoint, Receiver) else endpoint
-    settings.setdefault("secrets", (SECRET,))
+    settings.setdefault("signing_secret", SECRET)
     settings.setdefault("backoff", AT_ONCE)
     calls = onefold.tenant(tenant) if tenant else onefold
-    await calls.queues.asave(name, QueueConfiguration(endpoint=url, **settings))
+    await calls.queues.asave(name, QueueSettings(endpoint=url, **settings))
     return qualified(tenant, name)
 
 

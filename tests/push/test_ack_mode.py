@@ -64,7 +64,7 @@ def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(place: P
                 lambda sql: begin_chore(sql, "rescue", every=DAY)
             )
             async with Receiver(says(202)) as receiver, pushing(onefold) as courier:
-                await make_queue(onefold, receiver, mode="ack", ack_timeout=30)
+                await make_queue(onefold, receiver, mode="ack", ack_timeout=timedelta(seconds=30))
                 (job_id,) = await publish(onefold)
                 for fence in (1, 2, 3):
                     await until(partial(_is_awaiting, onefold, job_id))

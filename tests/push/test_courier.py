@@ -36,7 +36,7 @@ def test_a_job_is_pushed_signed_and_finished(place: Place) -> None:
             request = HttpRequest(
                 method="POST", path="/hook", headers=tuple(received.headers.items())
             )
-            provider = StandardWebhooks(SECRET.text)
+            provider = StandardWebhooks(SECRET)
             now = (await job_of(onefold, job_id)).created_at
             assert verify(provider, request, received.body, now).id == job_id
             job = await job_of(onefold, job_id)
@@ -282,7 +282,7 @@ def test_an_endpoint_that_hangs_does_not_starve_another(place: Place) -> None:
 
         async def play() -> None:
             async with Receiver(hangs) as stuck, Receiver() as quick:
-                await make_queue(onefold, stuck, "stuck", timeout=600)
+                await make_queue(onefold, stuck, "stuck", timeout=timedelta(seconds=600))
                 await make_queue(onefold, quick, "quick")
                 await publish(onefold, 50, queue="stuck")
                 ids = await publish(onefold, 50, queue="quick")
@@ -319,7 +319,7 @@ def test_many_endpoints_that_die_together_leave_places_to_a_healthy_one(place: P
             dying = [f"dying{number}" for number in range(8)]
             async with Receiver(by=mortal.by) as receiver:
                 for queue in (*dying, "healthy"):
-                    await make_queue(onefold, receiver, queue, timeout=600)
+                    await make_queue(onefold, receiver, queue, timeout=timedelta(seconds=600))
                 first = [(await publish(onefold, queue=queue))[0] for queue in (*dying, "healthy")]
                 async with pushing(
                     onefold,
@@ -347,7 +347,7 @@ def test_an_endpoint_that_is_alone_has_nearly_all_places(place: Place) -> None:
         async def play() -> None:
             mortal = Mortal()
             async with Receiver(by=mortal.by) as receiver:
-                await make_queue(onefold, receiver, timeout=600)
+                await make_queue(onefold, receiver, timeout=timedelta(seconds=600))
                 await make_queue(onefold, receiver, "healthy")
                 (first,) = await publish(onefold)
                 async with pushing(
@@ -377,8 +377,8 @@ def test_gone_pauses_the_queue_and_burns_no_attempt(place: Place) -> None:
                 queue = await onefold.queues.aget("hooks")
                 assert queue is not None
                 assert queue.paused
-                assert queue.configuration.paused_reason == "its endpoint answered 410 Gone"
-                assert queue.configuration.secrets == (SECRET,)
+                assert queue.paused_reason == "its endpoint answered 410 Gone"
+                assert queue.signing_secret == SECRET
                 clock.advance(timedelta(minutes=2))
                 await onefold.queues.aresume("hooks")
                 await ended(onefold, job_id)
@@ -462,17 +462,22 @@ def test_queues_come_change_and_go_while_it_runs(place: Place) -> None:
 
 def _knows(courier: PushWorker, url: str) -> bool:
     queue = courier._known.get("hooks")
-    return queue is not None and queue.configuration.endpoint == url
+    return queue is not None and queue.endpoint == url
 
 
 def test_secrets_are_rotated_while_it_runs(place: Place) -> None:
     with opened(place) as onefold:
 
         async def play() -> None:
-            new = SigningSecret("whsec_" + "bmV3" * 8)
+            new, old = SigningSecret("whsec_" + "bmV3" * 8), SigningSecret(SECRET)
             async with Receiver() as receiver, pushing(onefold) as courier:
-                for secrets in ((SECRET,), (new, SECRET), (new,)):
-                    await make_queue(onefold, receiver, secrets=secrets)
+                for secrets in ((old,), (new, old), (new,)):
+                    await make_queue(
+                        onefold,
+                        receiver,
+                        signing_secret=secrets[0].secret,
+                        previous_secrets=secrets[1:],
+                    )
                     courier.changed()
                     await until(partial(_signs_with, courier, secrets))
                     (job_id,) = await publish(onefold)
@@ -486,7 +491,7 @@ def test_secrets_are_rotated_while_it_runs(place: Place) -> None:
 
 def _signs_with(courier: PushWorker, secrets: tuple[SigningSecret, ...]) -> bool:
     queue = courier._known.get("hooks")
-    return queue is not None and queue.configuration.secrets == secrets
+    return queue is not None and queue.secrets == secrets
 
 
 @pytest.mark.parametrize(
@@ -539,7 +544,7 @@ def test_what_does_not_end_within_the_grace_is_handed_back(place: Place) -> None
 
         async def play() -> None:
             async with Receiver(hangs) as receiver:
-                await make_queue(onefold, receiver, timeout=600)
+                await make_queue(onefold, receiver, timeout=timedelta(seconds=600))
                 (job_id,) = await publish(onefold)
                 async with pushing(onefold, grace=timedelta(seconds=1)):
                     await until(lambda: receiver.received)

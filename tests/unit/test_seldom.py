@@ -34,7 +34,7 @@ def test_a_setting_that_cannot_be_kept_is_refused_by_its_name(field: str, value:
 
 def test_a_rate_of_an_odd_period_is_written_with_its_length() -> None:
     rate = Limit(rate=(3, timedelta(milliseconds=1500))).rate
-    assert str(rate) == "3/0:00:01.500000"
+    assert str(rate) == "3/1500ms"
 
 
 def test_an_error_without_a_traceback_is_stored_all_the_same(

@@ -11,10 +11,10 @@ from onefold.app.queues import BATCH, ROUNDS, Queues
 from onefold.errors import QueueNotEmpty
 from onefold.model.ids import new_id
 from onefold.model.queue import (
-    QueueConfiguration,
-    encode_configuration,
+    QueueSettings,
+    encode_settings,
     new_secret,
-    read_configuration,
+    read_settings,
 )
 from onefold.operations.queues import empty, save
 from onefold.operations.statement import Sql
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
     from onefold.databases import Store
 
 SQL = Sql("postgres", notifies=False)
-SAID = QueueConfiguration(endpoint="https://example.com/hook")
+SAID = QueueSettings(endpoint="https://example.com/hook")
+
+
+def row(settings: object) -> tuple[object, ...]:
+    state = (False, None, None, 0, True, False)
+    return ("{acme}payments", settings, NOW, NOW, *state, *(None,) * 6)
 
 
 def test_a_queue_that_somebody_has_just_made_keeps_their_secret() -> None:
     theirs, ours = new_secret(), new_secret()
-    stored = encode_configuration(QueueConfiguration(secrets=(theirs,)))
+    stored = encode_settings(QueueSettings(signing_secret=theirs))
     run = Steps(save(SQL, "acme", "payments", SAID, secret=ours))
 
     run.answer("lock_served_queue")
@@ -38,13 +43,10 @@ def test_a_queue_that_somebody_has_just_made_keeps_their_secret() -> None:
     run.answer("lock_served_queue", [(stored,)])
     changed = run.answer("update_served_queue").parameters["settings"]
     run.answer("find_gate")
-    run.answer(
-        "find_served_queues",
-        [("acme", "payments", changed, NOW, NOW, False, None, None, 0)],
-    )
+    run.answer("find_served_queues", [row(changed)])
 
-    assert read_configuration(made).secrets == (ours,)
-    assert run.result.configuration.secrets == (theirs,)
+    assert read_settings(made).signing_secret == ours
+    assert run.result.signing_secret == theirs
 
 
 def test_a_queue_that_was_made_and_removed_meanwhile_is_made_after_all() -> None:
@@ -55,9 +57,9 @@ def test_a_queue_that_was_made_and_removed_meanwhile_is_made_after_all() -> None
     run.answer("insert_served_queue", [])
     run.answer("lock_served_queue")
     made = run.answer("insert_served_queue", [("payments",)]).parameters["settings"]
-    run.answer("find_served_queues", [("acme", "payments", made, NOW, NOW, False, None, None, 0)])
+    run.answer("find_served_queues", [row(made)])
 
-    assert run.result.configuration.secrets == (ours,)
+    assert run.result.signing_secret == ours
 
 
 def test_a_queue_is_emptied_a_batch_at_a_time() -> None:

@@ -3,10 +3,10 @@
 from datetime import timedelta
 from math import nan
 
-from onefold import NewJob, Onefold, QueueConfiguration
+from onefold import NewJob, Onefold, QueueSettings
 from onefold.claims import Won
 from onefold.model.job_options import Options, encode_options, read_options
-from onefold.model.queue import SECRETS, SigningSecret, new_secret, rotated
+from onefold.model.queue import SECRETS, SigningSecret, new_secret
 from onefold.model.retry import whole_seconds
 from onefold.operations import claims
 from tests.fixtures.place import Place, place, postgres_place
@@ -34,35 +34,37 @@ def test_old_secrets_sign_along_for_a_while_and_not_longer_than_they_would_have(
 
     now = from_micros(NOW)
     old, soon, over, new = (new_secret() for _ in range(4))
-    signing = (
-        old,
-        SigningSecret(soon.text, now + timedelta(hours=1)),
-        SigningSecret(over.text, now - timedelta(hours=1)),
+    settings = QueueSettings(
+        signing_secret=old,
+        previous_secrets=(
+            SigningSecret(soon, now + timedelta(hours=1)),
+            SigningSecret(over, now - timedelta(hours=1)),
+        ),
     )
 
-    assert rotated(signing, new.text, now=now, overlap=DAY) == (
-        new,
-        SigningSecret(old.text, now + DAY),
-        SigningSecret(soon.text, now + timedelta(hours=1)),
+    assert settings.rotated(new, now=now, overlap=DAY).secrets == (
+        SigningSecret(new),
+        SigningSecret(old, now + DAY),
+        SigningSecret(soon, now + timedelta(hours=1)),
     )
-    assert rotated((old,), old.text, now=now, overlap=DAY) == (old,)
-    many = tuple(new_secret() for _ in range(SECRETS + 3))
-    assert len(rotated(many, new.text, now=now, overlap=DAY)) == SECRETS
+    alone = QueueSettings(signing_secret=old)
+    assert alone.rotated(old, now=now, overlap=DAY).secrets == (SigningSecret(old),)
+    for _ in range(SECRETS + 3):
+        settings = settings.rotated(new_secret(), now=now, overlap=DAY)
+    assert len(settings.secrets) == SECRETS
 
 
 def test_a_secret_is_rotated_where_there_is_a_queue(place: Place) -> None:
     with place.open() as onefold:
-        said = onefold.queues.save(
-            "payments", QueueConfiguration(endpoint="https://example.com/hook")
-        )
-        (first,) = said.configuration.secrets
+        said = onefold.queues.save("payments", QueueSettings(endpoint="https://example.com/hook"))
+        (first,) = said.secrets
 
         turned = onefold.queues.rotate_secret("payments", overlap=DAY)
 
         assert turned is not None
-        newest, before = turned.configuration.secrets
-        assert (newest.text, newest.expires_at) != (first.text, None)
-        assert before.text == first.text
+        newest, before = turned.secrets
+        assert newest != first
+        assert before.secret == first.secret
         assert before.expires_at is not None
         assert onefold.queues.rotate_secret("nothing") is None
 

@@ -9,7 +9,7 @@ import pytest
 from onefold.errors import InvalidInput, JobNotFound, LeaseLost, WrongState
 from onefold.model.checks import qualified
 from onefold.model.ids import new_id
-from onefold.model.queue import QueueConfiguration
+from onefold.model.queue import QueueSettings
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ class TestCallbacks:
         self, subject: Subject, queue: str, *, parked: bool
     ) -> None:
         tenant = subject.tenant("acme")
-        tenant.queues.save(queue, QueueConfiguration(mode="ack", ack_timeout=1800))
+        tenant.queues.save(queue, QueueSettings(mode="ack", ack_timeout=30 * MINUTE))
         full_name = qualified("acme", queue)
         tenant.enqueue("email", queue=full_name)
         job = subject.take_one(full_name)

@@ -8,6 +8,7 @@ import pytest
 
 from onefold.errors import InvalidInput
 from onefold.model.limit import Limit
+from onefold.model.queue import QueueCounts
 from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND
 from onefold_contract.cases.groups import fill, groups
 
@@ -56,7 +57,9 @@ class TestPause:
         fill(subject, queue, 1)
         subject.queues.pause(queue)
         fill(subject, queue, 1)
-        assert subject.existing_queue(queue).ready == 2
+        counts = subject.existing_queue(queue).counts
+        assert counts is not None
+        assert counts.ready == 2
 
     def test_pausing_and_resuming_twice_is_no_different(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
@@ -305,7 +308,7 @@ class TestQueueSettings:
         subject.enqueue("email", queue=queue, delay=HOUR)
         subject.take([queue], limit=2)
         found = subject.existing_queue(queue)
-        assert (found.ready, found.scheduled, found.running) == (3, 1, 2)
+        assert found.counts == QueueCounts(ready=3, scheduled=1, running=2, dead=None)
         assert (found.paused, found.ordered, found.limit, found.group_limit) == (
             False,
             False,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from onefold.errors import InvalidInput, QueueNotEmpty
 from onefold.model.checks import qualified
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
-from onefold.model.queue import QueueConfiguration, QueueCounts, SigningSecret, new_secret
+from onefold.model.queue import QueueCounts, QueueSettings, SigningSecret, new_secret
 from onefold.model.retry import Exponential, Fixed
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 from onefold_contract.cases.groups import fill
@@ -29,51 +29,54 @@ class TestServedQueues:
     """Save, find and delete queues."""
 
     def test_a_queue_is_as_it_was_said(self, subject: Subject, queue: str) -> None:
-        said = QueueConfiguration(
+        said = QueueSettings(
             endpoint=ENDPOINT,
             mode="ack",
             max_attempts=3,
             backoff=Exponential(base=MINUTE),
-            timeout=2.5,
-            ack_timeout=60,
+            timeout=2.5 * SECOND,
+            ack_timeout=MINUTE,
             ack_timeout_action="dead",
             concurrency=5,
-            rate="100/m",
+            rate_limit="100/m",
             retention=Retention(completed=DAY, dead=timedelta(0)),
-            secrets=(new_secret(), SigningSecret(new_secret().text, subject.clock.now)),
+            signing_secret=new_secret(),
+            previous_secrets=(SigningSecret(new_secret(), subject.clock.now),),
             headers={"X-Shop": "1"},
+            paused=True,
             paused_reason="the shop is closed",
         )
         saved = subject.queues.save(queue, said)
-        assert saved.configuration == said
+        assert saved.settings() == said
         assert saved.is_new
-        assert msgspec.structs.replace(saved, is_new=False) == subject.queues.get(queue)
+        assert saved == subject.queues.get(queue)
         assert not subject.queues.save(queue, said).is_new
-        assert (saved.name, saved.tenant, saved.queue) == (queue, "", queue)
+        assert (saved.name, saved.tenant, saved.full_name) == (queue, "", queue)
+        assert saved.header_names == ("X-Shop",)
         assert saved.created_at == saved.updated_at == subject.clock.now
 
     def test_a_queue_stays_paused_and_says_why_until_somebody_lets_it_go_on(
         self, subject: Subject, queue: str
     ) -> None:
-        said = QueueConfiguration(max_attempts=3, paused_reason="the shop is closed")
-        assert subject.queues.save(queue, said, paused=True).paused
+        said = QueueSettings(max_attempts=3, paused=True, paused_reason="the shop is closed")
+        assert subject.queues.save(queue, said).paused
 
-        again = subject.queues.save(queue, QueueConfiguration(max_attempts=4))
-        assert (again.paused, again.configuration.paused_reason) == (True, said.paused_reason)
+        again = subject.queues.save(queue, QueueSettings(max_attempts=4))
+        assert (again.paused, again.paused_reason) == (True, said.paused_reason)
         for _ in range(2):
             resumed = subject.queues.resume(queue)
             assert resumed == subject.queues.get(queue)
             assert resumed is not None
-            assert (resumed.paused, resumed.configuration.paused_reason) == (False, None)
-            assert resumed.configuration.max_attempts == 4
+            assert (resumed.paused, resumed.paused_reason) == (False, None)
+            assert resumed.max_attempts == 4
 
         paused = subject.queues.pause(queue)
         assert paused is not None
         assert paused.paused
-        assert not subject.queues.save(queue, again.configuration, paused=False).paused
+        assert not subject.queues.save(queue, replace(again, paused=False)).paused
         found = subject.queues.get(queue)
         assert found is not None
-        assert found.configuration.paused_reason is None
+        assert found.paused_reason is None
 
     def test_a_queue_that_is_not_there_is_neither_paused_nor_resumed(
         self, subject: Subject, queue: str
@@ -86,16 +89,16 @@ class TestServedQueues:
         assert subject.queues.get(queue) is None
 
     def test_a_queue_is_stopped_and_says_why(self, subject: Subject, queue: str) -> None:
-        said = QueueConfiguration(endpoint=ENDPOINT, secrets=(new_secret(),), max_attempts=3)
+        said = QueueSettings(endpoint=ENDPOINT, signing_secret=new_secret(), max_attempts=3)
         subject.queues.save(queue, said)
         assert subject.queues.stop(queue, endpoint=ENDPOINT, why="gone")
         found = subject.queues.get(queue)
         assert found is not None
         assert found.paused
-        assert found.configuration == msgspec.structs.replace(said, paused_reason="gone")
+        assert found.settings() == replace(said, paused=True, paused_reason="gone")
 
     def test_what_has_another_endpoint_is_not_stopped(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
         before = subject.queues.get(queue)
         assert before is not None
         assert not subject.queues.stop(queue, endpoint=f"{ENDPOINT}/old", why="gone")
@@ -103,35 +106,39 @@ class TestServedQueues:
         assert not subject.queues.stop(f"{queue}-none", endpoint=ENDPOINT, why="gone")
 
     def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
-        first = subject.queues.save(queue, QueueConfiguration(backoff=Fixed(SECOND)))
+        first = subject.queues.save(queue, QueueSettings(backoff=Fixed(SECOND)))
         subject.clock.advance(MINUTE)
-        second = subject.queues.save(queue, QueueConfiguration(max_attempts=2))
-        assert second.configuration == QueueConfiguration(max_attempts=2)
+        second = subject.queues.save(queue, QueueSettings(max_attempts=2))
+        assert second.settings() == QueueSettings(max_attempts=2, paused=False)
         assert second.created_at == first.created_at
-        assert second.updated_at == first.updated_at + MINUTE
+        assert (first.updated_at, second.updated_at) == (
+            subject.clock.now - MINUTE,
+            subject.clock.now,
+        )
 
     def test_an_endpoint_has_a_secret_and_keeps_it(self, subject: Subject, queue: str) -> None:
-        assert subject.queues.save(queue, QueueConfiguration()).configuration.secrets == ()
-        said = QueueConfiguration(endpoint=ENDPOINT)
-        (made,) = subject.queues.save(queue, said).configuration.secrets
-        assert made.text.startswith("whsec_")
-        assert subject.queues.save(queue, said).configuration.secrets == (made,)
-        other = msgspec.structs.replace(said, secrets=(new_secret(), made))
-        assert subject.queues.save(queue, other).configuration.secrets == other.secrets
+        assert subject.queues.save(queue).secrets == ()
+        said = QueueSettings(endpoint=ENDPOINT)
+        (made,) = subject.queues.save(queue, said).secrets
+        assert made.secret.startswith("whsec_")
+        assert subject.queues.save(queue, said).secrets == (made,)
+        other = replace(said, signing_secret=new_secret(), previous_secrets=(made,))
+        assert subject.queues.save(queue, other).secrets == other.secrets
 
     def test_a_queue_that_nobody_made_is_not_there(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
         assert subject.queues.get(queue, counts=True) is None
         assert subject.queues.delete(queue) is False
-        assert subject.queues.find_saved(counts=True) == []
+        assert len(subject.queues.find(saved=True)) == 0
+        assert subject.existing_queue(queue).created_at is None
 
     def test_its_limits_are_the_engines(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration(concurrency=2, rate="10/s"))
+        subject.queues.save(queue, QueueSettings(concurrency=2, rate_limit="10/s"))
         assert subject.existing_queue(queue).limit == Limit(concurrency=2, rate="10/s")
         fill(subject, queue, 3)
         assert subject.take([queue], limit=9) == []
         assert len(subject.take_limited(queue, limit=9).jobs) == 2
-        subject.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue)
         assert subject.existing_queue(queue).limit is None
         assert len(subject.take([queue], limit=9)) == 1
 
@@ -139,10 +146,10 @@ class TestServedQueues:
         self, subject: Subject, queue: str
     ) -> None:
         subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
-        subject.queues.save(queue, QueueConfiguration(concurrency=2))
+        subject.queues.save(queue, QueueSettings(concurrency=2))
         found = subject.existing_queue(queue)
         assert (found.limit, found.group_limit) == (Limit(concurrency=2), Limit(concurrency=1))
-        subject.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue)
         found = subject.existing_queue(queue)
         assert (found.limit, found.group_limit) == (None, Limit(concurrency=1))
         assert subject.deliveries.look([queue])[0].controlled
@@ -152,20 +159,20 @@ class TestServedQueues:
         self, subject: Subject, queue: str
     ) -> None:
         subject.queues.set_limits(queue, limit=Limit(concurrency=3))
-        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
         assert subject.existing_queue(queue).limit == Limit(concurrency=3)
 
     def test_a_hold_stays_while_limits_are_changed(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration(concurrency=2))
+        subject.queues.save(queue, QueueSettings(concurrency=2))
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        subject.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue)
         fill(subject, queue, 2)
         assert subject.take([queue]) == []
         assert subject.take_limited(queue).jobs == []
 
     def test_it_tells_of_pauses_holds_and_failures(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
-        tenant.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        tenant.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
         name = qualified("acme", queue)
         subject.queues.pause(name)
         subject.queues.hold(name, after=MINUTE, why="circuit")
@@ -177,17 +184,17 @@ class TestServedQueues:
         assert found.held_until == subject.clock.now + MINUTE
 
     def test_another_endpoint_begins_afresh(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
         subject.queues.count_failure(queue)
         subject.queues.hold(queue, after=HOUR, why="backpressure")
-        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
         assert subject.existing_queue(queue).held_until is not None
-        saved = subject.queues.save(queue, QueueConfiguration(endpoint=f"{ENDPOINT}/2"))
+        saved = subject.queues.save(queue, QueueSettings(endpoint=f"{ENDPOINT}/2"))
         assert (saved.held_until, saved.failures) == (None, 0)
 
     def test_it_counts_what_is_in_it(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
-        tenant.queues.save(queue, QueueConfiguration())
+        tenant.queues.save(queue)
         name = qualified("acme", queue)
         for delay in (timedelta(0), HOUR):
             for group in ("a", None):
@@ -201,33 +208,51 @@ class TestServedQueues:
         assert found is not None
         counts = QueueCounts(ready=2, scheduled=2, running=2, awaiting=1, dead=1)
         assert found.counts == counts
-        assert [each.counts for each in tenant.queues.find_saved(counts=True)] == [counts]
-        assert [each.counts for each in tenant.queues.find_saved()] == [None]
+        assert [each.counts for each in tenant.queues.find(saved=True)] == [counts]
+        assert [each.counts for each in tenant.queues.find(saved=True, counts=False)] == [None]
 
     def test_they_are_listed_by_name_a_page_at_a_time(self, subject: Subject) -> None:
-        names = [f"queue {number:02}" for number in range(7)]
+        names = [f"z queue {number:02}" for number in range(7)]
         for name in reversed(names):
-            subject.queues.save(name, QueueConfiguration())
-        first = subject.queues.find_saved(limit=3)
+            subject.queues.save(name)
+        first = subject.queues.find(limit=3, saved=True)
         assert [queue.name for queue in first] == names[:3]
-        rest = subject.queues.find_saved(after=first[-1].name)
+        rest = subject.queues.find(after=first.next, saved=True)
         assert [queue.name for queue in rest] == names[3:]
-        for limit in (0, 10_000, "1"):
+        assert rest.next is None
+        page = subject.queues.find(after=names[1], limit=2)
+        assert [queue.name for queue in page] == names[2:4]
+        assert page.next == names[3]
+        for limit in (0, "1"):
             with pytest.raises(InvalidInput, match="limit"):
-                subject.queues.find_saved(limit=limit)  # type: ignore[arg-type]
+                subject.queues.find(limit=limit)  # type: ignore[arg-type]
+
+    def test_a_tenant_finds_its_own_queues(self, subject: Subject, queue: str) -> None:
+        tenant = subject.tenant("acme")
+        tenant.queues.save(queue)
+        unsaved = qualified("acme", f"{queue} unsaved")
+        tenant.enqueue("email", queue=unsaved)
+        subject.queues.save(f"{queue} of another")
+        mine = [found.full_name for found in tenant.queues.find() if queue in found.name]
+        assert mine == [qualified("acme", queue), unsaved]
+        assert [found.name for found in tenant.queues.find(saved=True)] == [queue]
+        every = {found.full_name for found in subject.queues.find() if queue in found.name}
+        assert every == {*mine, f"{queue} of another"}
+        others = [found.name for found in subject.queues.find(saved=True)]
+        assert others == [f"{queue} of another"]
 
     def test_queues_with_an_endpoint_are_known_to_the_courier(
         self, subject: Subject, queue: str
     ) -> None:
-        pushed = QueueConfiguration(endpoint=ENDPOINT)
+        pushed = QueueSettings(endpoint=ENDPOINT)
         subject.queues.save(queue, pushed)
-        subject.queues.save(f"{queue} pulled", QueueConfiguration())
+        subject.queues.save(f"{queue} pulled")
         subject.tenant("acme").queues.save(queue, pushed)
         found = [(each.tenant, each.name) for each in subject.queues.pushed()]
         assert found == [("", queue), ("acme", queue)]
 
     def test_a_queue_is_removed_with_all_that_was_said(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT, concurrency=1))
+        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT, concurrency=1))
         subject.queues.pause(queue)
         subject.queues.hold(queue, after=HOUR, why="backpressure")
         assert subject.queues.delete(queue) is True
@@ -239,7 +264,7 @@ class TestServedQueues:
     def test_a_queue_with_jobs_is_not_removed(
         self, subject: Subject, queue: str, state: str
     ) -> None:
-        subject.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue)
         fill(subject, queue, 1, "a" if state == "grouped" else None)
         if state == "running":
             subject.take_one(queue)
@@ -248,7 +273,7 @@ class TestServedQueues:
         assert subject.queues.get(queue) is not None
 
     def test_a_queue_is_removed_with_its_jobs_by_force(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue)
         ids = [*fill(subject, queue, 5), *fill(subject, queue, 5, "a")]
         ids += fill(subject.tenant("other"), queue, 2)
         running, done = subject.take([queue], limit=2)
@@ -260,7 +285,7 @@ class TestServedQueues:
         assert set(left) < set(ids)
 
     def test_ended_jobs_do_not_keep_a_queue(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue)
         fill(subject, queue, 2)
         first, second = subject.take([queue], limit=2)
         subject.deliveries.finish([first])
@@ -270,8 +295,8 @@ class TestServedQueues:
 
     def test_an_erased_tenant_has_no_queues(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
-        tenant.queues.save(queue, QueueConfiguration())
-        subject.queues.save(queue, QueueConfiguration())
+        tenant.queues.save(queue)
+        subject.queues.save(queue)
         assert subject.keys.erase(tenant="acme").queues == 1
         assert tenant.queues.get(queue) is None
         assert subject.queues.get(queue) is not None
@@ -284,7 +309,7 @@ class TestQualifiedNames:
         names: list[str] = []
         for number, tenant in enumerate(("", "acme", "acme.eu")):
             own = subject.tenant(tenant) if tenant else subject
-            own.queues.save(queue, QueueConfiguration(max_attempts=number + 1))
+            own.queues.save(queue, QueueSettings(max_attempts=number + 1))
             names.append(qualified(tenant, queue))
             own.enqueue("email", {"n": number}, queue=names[-1])
         assert len(set(names)) == 3
@@ -292,7 +317,7 @@ class TestQualifiedNames:
             assert subject.take_one(name).payload == {"n": number}
         found = subject.tenant("acme").queues.get(queue)
         assert found is not None
-        assert found.configuration.max_attempts == 2
+        assert found.max_attempts == 2
 
     def test_an_operator_can_name_them(self, subject: Subject, queue: str) -> None:
         name = qualified("acme", queue)
@@ -307,7 +332,7 @@ class TestQualifiedNames:
     def test_a_tenant_cannot_give_such_names(self, subject: Subject) -> None:
         for tenant in (subject, subject.tenant("acme")):
             with pytest.raises(InvalidInput, match="queue"):
-                tenant.queues.save("{acme}payments", QueueConfiguration())
+                tenant.queues.save("{acme}payments")
             with pytest.raises(InvalidInput, match="queue"):
                 tenant.queues.get("{acme}payments")
 
@@ -322,4 +347,4 @@ class TestQualifiedNames:
         self, subject: Subject
     ) -> None:
         with pytest.raises(InvalidInput, match="tenant"):
-            subject.tenant("Ümläut").queues.save("payments", QueueConfiguration())
+            subject.tenant("Ümläut").queues.save("payments")

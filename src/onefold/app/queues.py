@@ -11,19 +11,19 @@ from onefold.jobs.defaults import JobDefaults
 from onefold.model import checks
 from onefold.model.checks import qualified
 from onefold.model.queue import (
+    DEFAULTS,
     HELD_WHYS,
     HeldWhy,
-    QueueConfiguration,
+    Queue,
     QueueLimits,
-    SigningSecret,
+    QueuePage,
+    check_secret,
     checked,
     new_secret,
     queue_limits,
 )
 from onefold.model.timestamps import from_micros, span, to_micros
 from onefold.operations import queues
-from onefold.operations import queues as gates
-from onefold.operations import queues as served_queues
 from onefold.runtime import Procedure, Transact
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onefold.model.job import Job
     from onefold.model.lifecycle import Retention
     from onefold.model.limit import Limit
-    from onefold.model.queue import QueueSettings, ServedQueue
+    from onefold.model.queue import QueueSettings
     from onefold.model.retry import Backoff
     from onefold.operations.statement import Operation, Sql
 
@@ -101,80 +101,96 @@ class Queues:
     def _declaring(self, sql: Sql) -> Operation[None]:
         return queues.declare(sql, self._limits)
 
-    def find(self) -> list[QueueSettings]:
-        """The queues that have settings or jobs, by name, with the numbers of their jobs."""
-        return self._context.store.transact(queues.find, write=False)
+    def find(
+        self,
+        *,
+        saved: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+        counts: bool = True,
+    ) -> QueuePage:
+        """The queues of this tenant by name; without a tenant, of all tenants by full name.
 
-    async def afind(self) -> list[QueueSettings]:
-        """`find`, awaited."""
-        return await self._context.store.atransact(queues.find, write=False)
-
-    def save(
-        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
-    ) -> ServedQueue:
-        """Create a queue of `onefold serve`, or replace its configuration.
-
-        Without `secrets`, the stored ones stay; a queue with an endpoint and without a secret gets
-        a new one. Without `paused`, a paused queue stays paused.
+        These are the saved queues, and those with limits or unfinished jobs. `saved` returns only
+        the queues that were saved for this tenant, and also counts their dead jobs. Without
+        `counts` it is faster, but queues that only have jobs are not found.
         """
-        return self._context.store.transact(self._saving(name, configuration, paused=paused))
+        build = self._finding(saved=saved, after=after, limit=limit, counts=counts)
+        return self._context.store.transact(build, write=False)
 
-    async def asave(
-        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
-    ) -> ServedQueue:
+    async def afind(
+        self,
+        *,
+        saved: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+        counts: bool = True,
+    ) -> QueuePage:
+        """`find`, awaited."""
+        build = self._finding(saved=saved, after=after, limit=limit, counts=counts)
+        return await self._context.store.atransact(build, write=False)
+
+    def _finding(
+        self, *, saved: bool, after: str | None, limit: int | None, counts: bool
+    ) -> Build[QueuePage]:
+        tenant = self._context.tenant
+        cursor = None if after is None else checks.text(after, "after")
+        checks.flag(saved, "saved")
+        checks.flag(counts, "counts")
+        if limit is not None and (type(limit) is not int or not 1 <= limit < queues.ALL):
+            raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+        # One more than the page shows whether there are more.
+        most = queues.ALL if limit is None else limit + 1
+
+        def build(sql: Sql) -> Operation[QueuePage]:
+            if saved:
+                found = yield from queues.find_saved(
+                    sql, tenant, after=cursor, limit=most, counts=counts
+                )
+            else:
+                found = yield from queues.find(sql, tenant, counts=counts)
+                found = [one for one in found if cursor is None or name_of(one) > cursor]
+            page = found[:limit]
+            return QueuePage(tuple(page), name_of(page[-1]) if len(found) > len(page) else None)
+
+        def name_of(queue: Queue) -> str:
+            return queue.name if tenant or saved else queue.full_name
+
+        return build
+
+    def save(self, name: str, settings: QueueSettings = DEFAULTS) -> Queue:
+        """Create a queue of `onefold serve`, or replace its settings.
+
+        Without `signing_secret`, the stored ones stay; a queue with an endpoint and without a
+        secret gets a new one. Without `paused`, a paused queue stays paused.
+        """
+        return self._context.store.transact(self._saving(name, settings))
+
+    async def asave(self, name: str, settings: QueueSettings = DEFAULTS) -> Queue:
         """`save`, awaited."""
-        return await self._context.store.atransact(self._saving(name, configuration, paused=paused))
+        return await self._context.store.atransact(self._saving(name, settings))
 
-    def _saving(
-        self, name: str, configuration: QueueConfiguration, *, paused: bool | None
-    ) -> Build[ServedQueue]:
+    def _saving(self, name: str, settings: QueueSettings) -> Build[Queue]:
         tenant = self._context.tenant
         qualified(tenant, name)
-        settings = checked(configuration)
-        if paused is not None:
-            checks.flag(paused, "paused")
+        wanted = checked(settings)
         # Made before the first try, so that every try stores the same secret.
         secret = new_secret()
-        return lambda sql: served_queues.save(
-            sql, tenant, name, settings, secret=secret, paused=paused
-        )
+        return lambda sql: queues.save(sql, tenant, name, wanted, secret=secret)
 
-    def get(self, name: str, *, counts: bool = False) -> ServedQueue | None:
+    def get(self, name: str, *, counts: bool = False) -> Queue | None:
         """A saved queue, or None; `counts` adds the numbers of its jobs, which takes longer."""
         return self._context.store.transact(self._getting(name, counts=counts), write=False)
 
-    async def aget(self, name: str, *, counts: bool = False) -> ServedQueue | None:
+    async def aget(self, name: str, *, counts: bool = False) -> Queue | None:
         """`get`, awaited."""
         return await self._context.store.atransact(self._getting(name, counts=counts), write=False)
 
-    def _getting(self, name: str, *, counts: bool) -> Build[ServedQueue | None]:
+    def _getting(self, name: str, *, counts: bool) -> Build[Queue | None]:
         tenant = self._context.tenant
         qualified(tenant, name)
         checks.flag(counts, "counts")
-        return lambda sql: served_queues.get(sql, tenant, name, counts=counts)
-
-    def find_saved(
-        self, *, after: str | None = None, limit: int = 100, counts: bool = False
-    ) -> list[ServedQueue]:
-        """The saved queues of this tenant by name, after the name `after`."""
-        build = self._finding_saved(after, limit, counts=counts)
-        return self._context.store.transact(build, write=False)
-
-    async def afind_saved(
-        self, *, after: str | None = None, limit: int = 100, counts: bool = False
-    ) -> list[ServedQueue]:
-        """`find_saved`, awaited."""
-        build = self._finding_saved(after, limit, counts=counts)
-        return await self._context.store.atransact(build, write=False)
-
-    def _finding_saved(
-        self, after: str | None, limit: int, *, counts: bool
-    ) -> Build[list[ServedQueue]]:
-        cursor = None if after is None else checks.text(after, "after")
-        checks.flag(counts, "counts")
-        return lambda sql: served_queues.find_served(
-            sql, self._context.tenant, after=cursor, limit=limit, counts=counts
-        )
+        return lambda sql: queues.get(sql, tenant, name, counts=counts)
 
     def delete(self, name: str, *, force: bool = False) -> bool:
         """Remove a saved queue with its limits and its hold; False if there is no such queue.
@@ -194,7 +210,7 @@ class Queues:
         rounds = ROUNDS if checks.flag(force, "force") else 0
         while True:
             try:
-                deleted: bool = yield Transact(lambda sql: served_queues.delete(sql, tenant, name))
+                deleted: bool = yield Transact(lambda sql: queues.delete(sql, tenant, name))
             except QueueNotEmpty:
                 if not rounds:
                     raise
@@ -203,7 +219,7 @@ class Queues:
             else:
                 return deleted
 
-    def pause(self, name: str) -> ServedQueue | None:
+    def pause(self, name: str) -> Queue | None:
         """Give no more jobs of a queue to any worker. Running jobs continue.
 
         Returns the saved queue, or None for a queue that is not saved: a tenant can only pause
@@ -212,24 +228,24 @@ class Queues:
         """
         return self._context.store.transact(self._pausing(name, paused=True))
 
-    async def apause(self, name: str) -> ServedQueue | None:
+    async def apause(self, name: str) -> Queue | None:
         """`pause`, awaited."""
         return await self._context.store.atransact(self._pausing(name, paused=True))
 
-    def resume(self, name: str) -> ServedQueue | None:
+    def resume(self, name: str) -> Queue | None:
         """Resume a paused queue. Returns and raises as `pause` does."""
         return self._context.store.transact(self._pausing(name, paused=False))
 
-    async def aresume(self, name: str) -> ServedQueue | None:
+    async def aresume(self, name: str) -> Queue | None:
         """`resume`, awaited."""
         return await self._context.store.atransact(self._pausing(name, paused=False))
 
-    def _pausing(self, name: str, *, paused: bool) -> Build[ServedQueue | None]:
+    def _pausing(self, name: str, *, paused: bool) -> Build[Queue | None]:
         queue, declared = self._name(name), self._declared()
         owner, own_name = checks.parted(queue)
 
-        def build(sql: Sql) -> Operation[ServedQueue | None]:
-            saved = yield from served_queues.set_paused(sql, owner, own_name, paused=paused)
+        def build(sql: Sql) -> Operation[Queue | None]:
+            saved = yield from queues.set_paused(sql, owner, own_name, paused=paused)
             if saved is None and not self._context.tenant:
                 yield from queues.check_known(sql, queue, declared)
                 yield from (queues.pause if paused else queues.resume)(sql, queue)
@@ -292,7 +308,7 @@ class Queues:
 
     def rotate_secret(
         self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
-    ) -> ServedQueue | None:
+    ) -> Queue | None:
         """Sign with another secret, by default a new one; None if there is no such queue.
 
         The old secret also signs during `overlap`, so that receivers can change over.
@@ -301,19 +317,17 @@ class Queues:
 
     async def arotate_secret(
         self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
-    ) -> ServedQueue | None:
+    ) -> Queue | None:
         """`rotate_secret`, awaited."""
         return await self._context.store.atransact(self._rotating(name, secret, overlap))
 
-    def _rotating(
-        self, name: str, secret: str | None, overlap: timedelta
-    ) -> Build[ServedQueue | None]:
+    def _rotating(self, name: str, secret: str | None, overlap: timedelta) -> Build[Queue | None]:
         qualified(self._context.tenant, name)
         span(overlap, "overlap")
-        text = new_secret().text if secret is None else secret
-        checked(QueueConfiguration(secrets=(SigningSecret(text),)))
+        text = new_secret() if secret is None else secret
+        check_secret(text, "signing_secret")
         return partial(
-            served_queues.rotate,
+            queues.rotate,
             tenant=self._context.tenant,
             name=name,
             secret=text,
@@ -368,7 +382,7 @@ class Queues:
             raise InvalidInput("until", "must be given, or after: one of the two")
         delay = None if after is None else span(after, "after")
         moment = None if until is None else to_micros(until, "until")
-        return lambda sql: gates.hold(sql, queue, why=why, after=delay, until=moment, force=force)
+        return lambda sql: queues.hold(sql, queue, why=why, after=delay, until=moment, force=force)
 
     def open(
         self,
@@ -403,17 +417,17 @@ class Queues:
         queue = self._name(name)
         checks.flag(force, "force")
         taken_at = None if by is None or by.taken_at is None else to_micros(by.taken_at, "by")
-        return lambda sql: gates.open_gate(sql, queue, force=force, taken_at=taken_at, only=only)
+        return lambda sql: queues.open_gate(sql, queue, force=force, taken_at=taken_at, only=only)
 
     def count_failure(self, name: str) -> int:
         """Count a failure of the queue's endpoint; returns how many there are in a row."""
         queue = self._name(name)
-        return self._context.store.transact(lambda sql: gates.failed(sql, queue))
+        return self._context.store.transact(lambda sql: queues.failed(sql, queue))
 
     async def acount_failure(self, name: str) -> int:
         """`count_failure`, awaited."""
         queue = self._name(name)
-        return await self._context.store.atransact(lambda sql: gates.failed(sql, queue))
+        return await self._context.store.atransact(lambda sql: queues.failed(sql, queue))
 
     def stop(self, name: str, *, endpoint: str, why: str) -> bool:
         """Pause a queue whose endpoint accepts nothing more, and store the reason.
@@ -430,15 +444,15 @@ class Queues:
         queue = self._name(name)
         place = checks.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
         reason = checks.text(why, "why", longest=checks.REASON_BYTES)
-        return lambda sql: served_queues.stop(sql, queue, endpoint=place, why=reason)
+        return lambda sql: queues.stop(sql, queue, endpoint=place, why=reason)
 
-    def pushed(self) -> list[ServedQueue]:
+    def pushed(self) -> list[Queue]:
         """The queues of all tenants that have an endpoint."""
-        return self._context.store.transact(served_queues.pushed, write=False)
+        return self._context.store.transact(_pushed, write=False)
 
-    async def apushed(self) -> list[ServedQueue]:
+    async def apushed(self) -> list[Queue]:
         """`pushed`, awaited."""
-        return await self._context.store.atransact(served_queues.pushed, write=False)
+        return await self._context.store.atransact(_pushed, write=False)
 
     def _name(self, name: str) -> str:
         """The full name of a queue of this tenant."""
@@ -446,8 +460,12 @@ class Queues:
         return qualified(tenant, name) if tenant else checks.queue(name, "queue")
 
 
+def _pushed(sql: Sql) -> Operation[list[Queue]]:
+    return queues.all_saved(sql, pushed=True)
+
+
 def _empty(queue: str) -> Procedure[None]:
     """Run one batch per transaction, so that an interrupted call can be repeated."""
     removed = BATCH
     while removed >= BATCH:
-        removed = yield Transact(partial(served_queues.empty, queue=queue, limit=BATCH))
+        removed = yield Transact(partial(queues.empty, queue=queue, limit=BATCH))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import msgspec
 import typer
 
-from onefold import ConflictingOptions, InvalidInput, Limit
+from onefold import ConflictingOptions, InvalidInput, Limit, QueueCounts
 from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.model.queue import CONFIDENTIAL
 
 if TYPE_CHECKING:
-    from onefold import QueueSettings
+    from onefold import Queue
 
 
 queues: typer.Typer = typer.Typer(
@@ -26,7 +28,7 @@ COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each 
 @at_desk
 def list_queues(desk: CliContext) -> None:
     """List queues with settings or unfinished jobs. `onefold queues` does the same."""
-    found = desk.onefold.queues.find()
+    found = desk.onefold.queues.find().queues
     desk.answer_table(
         [_value(queue) for queue in found],
         COLUMNS,
@@ -90,7 +92,7 @@ def limit(
             "needs --concurrency, --rate, --group-concurrency, --group-rate, --ordered or --clear",
         )
     desk.onefold.queues.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
-    (now,) = (queue for queue in desk.onefold.queues.find() if queue.name == name)
+    (now,) = (queue for queue in desk.onefold.queues.find() if queue.full_name == name)
     return desk.answer(_value(now), f"The queue {name} is limited: {_limits(now)}.")
 
 
@@ -99,33 +101,18 @@ def _limit(concurrency: int | None, rate: str | None) -> Limit | None:
     return None if nothing else Limit(concurrency=concurrency, rate=rate)
 
 
-def _value(queue: QueueSettings) -> dict[str, Any]:
-    return {
-        "name": queue.name,
-        "paused": queue.paused,
-        "ready": queue.ready,
-        "scheduled": queue.scheduled,
-        "running": queue.running,
-        "limit": _limit_value(queue.limit),
-        "group_limit": _limit_value(queue.group_limit),
-        "ordered": queue.ordered,
-        "declared": queue.declared,
-    }
+def _value(queue: Queue) -> dict[str, Any]:
+    members = msgspec.structs.asdict(queue)
+    return {name: member for name, member in members.items() if name not in CONFIDENTIAL}
 
 
-def _limit_value(limit: Limit | None) -> dict[str, Any] | None:
-    if limit is None:
-        return None
-    rate = None if limit.rate is None else str(limit.rate)
-    return {"concurrency": limit.concurrency, "rate": rate}
-
-
-def _row(queue: QueueSettings) -> tuple[object, ...]:
+def _row(queue: Queue) -> tuple[object, ...]:
+    counts = queue.counts or QueueCounts()
     return (
-        queue.name,
-        queue.ready,
-        queue.scheduled,
-        queue.running,
+        queue.full_name,
+        counts.ready,
+        counts.scheduled,
+        counts.running,
         "paused" if queue.paused else "open",
         _short(queue.limit),
         _short(queue.group_limit),
@@ -141,7 +128,7 @@ def _short(limit: Limit | None) -> str | None:
     return ", ".join(part for part in (at_once, rate) if part)
 
 
-def _limits(queue: QueueSettings) -> str:
+def _limits(queue: Queue) -> str:
     group = _short(queue.group_limit)
     parts = (
         _short(queue.limit),

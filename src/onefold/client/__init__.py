@@ -14,9 +14,6 @@ from onefold.client.problems import (
 from onefold.client.push_request import PushedJob
 from onefold.client.receiver import Receiver
 from onefold.client.remote_values import (
-    QueueOptions,
-    RemoteQueue,
-    RemoteQueues,
     RemoteSchedule,
     RemoteScheduleOptions,
 )
@@ -31,14 +28,11 @@ __all__ = [
     "NotAuthorized",
     "PushedJob",
     "QueueNotFound",
-    "QueueOptions",
     "RateLimited",
     "Receiver",
     "RemoteEvent",
     "RemoteEvents",
     "RemoteLock",
-    "RemoteQueue",
-    "RemoteQueues",
     "RemoteSchedule",
     "RemoteScheduleOptions",
     "RemoteSteps",

@@ -105,7 +105,7 @@ class Connection(msgspec.Struct, frozen=True):
         content = encode(body or {})
         return self.request(ClientRequest(method="POST", path=path, body=content, headers=headers))
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Procedure[ClientResponse]:
+    def put(self, path: str, body: object) -> Procedure[ClientResponse]:
         """Send a PUT. It is idempotent by itself."""
         content = encode(body)
         return self.request(ClientRequest(method="PUT", path=path, body=content, headers=JSON))

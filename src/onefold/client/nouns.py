@@ -16,14 +16,11 @@ from onefold.client.problems import QueueNotFound
 from onefold.client.remote_values import (
     ChangeReply,
     EnqueuedReplies,
-    QueueOptions,
-    RemoteQueue,
-    RemoteQueues,
     RemoteSchedule,
     RemoteScheduleOptions,
     RemoteSchedules,
 )
-from onefold.client.requests import WireStruct, json_value, path, wire_body
+from onefold.client.requests import json_value, path, wire_body
 from onefold.effects.claims import LEASE, SURFACE
 from onefold.effects.lock import lock_key
 from onefold.errors import InvalidInput, ScheduleNotFound
@@ -31,6 +28,14 @@ from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
 from onefold.model.claim import checked_claim, encode_result
 from onefold.model.job import DEFAULT_QUEUE, AttemptList, Enqueued, EnqueuedMany, Json
+from onefold.model.queue import (
+    DEFAULTS,
+    Queue,
+    QueuePage,
+    QueueSecrets,
+    QueueSettings,
+    checked,
+)
 from onefold.model.stored_key import KeyPage, Why
 
 if TYPE_CHECKING:
@@ -48,38 +53,30 @@ Accepted: TypeAlias = Literal["accepted", "already"]
 """`already`: the delivery had ended in this way before."""
 
 
-class SecretReply(WireStruct, frozen=True, kw_only=True):
-    """The secret of a queue."""
-
-    signing_secret: str
-
-
 class ClientQueues(Calls[Mode]):
     """The queues of a server. They need an API key with the scope `admin`."""
 
     @call
-    def save(self, name: str, **options: Unpack[QueueOptions]) -> Procedure[RemoteQueue]:
-        """Create a queue, or replace its settings: an omitted option is set to its default."""
-        checks.options(options, QueueOptions.__optional_keys__)
-        members: dict[str, Any] = dict(options)
-        members["rate_limit"] = members.pop("rate", None)
-        response = yield from self._connection.put(path("queues", name), wire_body(members))
-        return decode(response, RemoteQueue)
+    def save(self, name: str, settings: QueueSettings = DEFAULTS) -> Procedure[Queue]:
+        """Create a queue, or replace its settings: an omitted one is set to its default."""
+        body = checked(settings)
+        response = yield from self._connection.put(path("queues", name), body)
+        return decode(response, Queue)
 
     @call
-    def get(self, name: str) -> Procedure[RemoteQueue | None]:
+    def get(self, name: str) -> Procedure[Queue | None]:
         """A queue with its counts, or None."""
         try:
             response = yield from self._connection.get(path("queues", name))
         except QueueNotFound:
             return None
-        return decode(response, RemoteQueue)
+        return decode(response, Queue)
 
     @call
-    def find(self, *, limit: int = 100, after: str | None = None) -> Procedure[RemoteQueues]:
+    def find(self, *, limit: int = 100, after: str | None = None) -> Procedure[QueuePage]:
         """All queues, by name, one page at a time: `after=page.next` continues."""
         response = yield from self._connection.get(path("queues"), {"limit": limit, "after": after})
-        return decode(response, RemoteQueues)
+        return decode(response, QueuePage)
 
     @call
     def delete(self, name: str, *, force: bool = False) -> Procedure[bool]:
@@ -104,11 +101,11 @@ class ClientQueues(Calls[Mode]):
     @call
     def rotate_secret(
         self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
-    ) -> Procedure[str]:
+    ) -> Procedure[str | None]:
         """Sign pushes with a new secret and return it. The old one also signs during `overlap`."""
         body = wire_body({"signing_secret": secret, "overlap": overlap})
         response = yield from self._connection.post(path("queues", name, "secret"), body)
-        return decode(response, SecretReply).signing_secret
+        return decode(response, QueueSecrets).signing_secret
 
 
 class ClientKeys(Calls[Mode]):

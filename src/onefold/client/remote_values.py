@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence  # noqa: TC003 - read by msgspec
+from collections.abc import Mapping, Sequence  # noqa: TC003 - read by msgspec
 from datetime import datetime, timedelta  # noqa: TC003 - read by msgspec
-from typing import Any, Literal, TypedDict
-
-import msgspec
+from typing import Any
 
 from onefold.client.requests import WireStruct
 from onefold.jobs.cron_decorator import DeclaredOptions
 from onefold.model.job import Enqueued, JobState, Json, UniqueWhile
-from onefold.model.lifecycle import Retention  # noqa: TC001 - read by msgspec
-from onefold.model.queue import QueueCounts  # noqa: TC001 - read by msgspec
-from onefold.model.retry import Backoff  # noqa: TC001 - read by msgspec
 from onefold.model.schedule import CatchUp  # noqa: TC001 - read by msgspec
-
-Mode = Literal["standard", "ack"]
 
 
 class EnqueuedReply(WireStruct, frozen=True, kw_only=True):
@@ -56,75 +49,6 @@ class ChangeReply(WireStruct, frozen=True, kw_only=True):
     deleted: int = 0
     more: bool = False
     """True if a deletion by filter has not reached the end."""
-
-
-class QueueOptions(TypedDict, total=False):
-    """The settings of a queue. An omitted one is set to its default."""
-
-    endpoint: str | None
-    """Where jobs are pushed to; a queue without one is pulled from."""
-    mode: Mode
-    """`standard`: a response of 2xx finishes a job. `ack`: the worker finishes it later."""
-    max_attempts: int
-    backoff: Backoff | None
-    rate: str | None
-    """How many jobs begin in a time: `100/m`, `10/30s`."""
-    concurrency: int | None
-    """How many jobs run at once, on all machines together."""
-    timeout: timedelta
-    """Of one push; 15 s."""
-    ack_timeout: timedelta
-    """In ack mode, from the response to the ack; 5 minutes."""
-    ack_timeout_action: Literal["retry", "dead"]
-    retention: Retention | None
-    signing_secret: str | None
-    """`whsec_` and base64. An omitted one does not change, or is generated."""
-    headers: Mapping[str, str]
-    """Sent with every push."""
-    paused: bool | None
-    """An omitted one does not change."""
-
-
-class RemoteQueue(WireStruct, frozen=True, kw_only=True):
-    """A queue of a server."""
-
-    name: str
-    endpoint: str | None = None
-    mode: Mode = "standard"
-    max_attempts: int = 8
-    rate: str | None = msgspec.field(default=None, name="rateLimit")
-    concurrency: int | None = None
-    timeout: float = 0.0
-    """Seconds."""
-    ack_timeout: float = 0.0
-    """Seconds."""
-    ack_timeout_action: str = "retry"
-    paused: bool = False
-    paused_reason: str | None = None
-    held_until: datetime | None = None
-    """Until then its endpoint receives no pushes; then one job tests it."""
-    held_why: str | None = None
-    counts: QueueCounts | None = None
-    signing_secret: str | None = None
-    """The secret of its signatures. Only API keys that may change it receive it."""
-
-    def __repr__(self) -> str:
-        # Without the secret: this may be logged.
-        return f"RemoteQueue(name={self.name!r}, endpoint={self.endpoint!r}, mode={self.mode!r})"
-
-
-class RemoteQueues(WireStruct, frozen=True, kw_only=True):
-    """Some queues, and the cursor of the next page."""
-
-    queues: tuple[RemoteQueue, ...] = msgspec.field(default=(), name="items")
-    next: str | None = None
-    """Give it as `after=` for the next page; None on the last."""
-
-    def __iter__(self) -> Iterator[RemoteQueue]:
-        return iter(self.queues)
-
-    def __len__(self) -> int:
-        return len(self.queues)
 
 
 class RemoteScheduleOptions(DeclaredOptions, total=False):

@@ -22,8 +22,8 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model import checks
-from onefold.model.limit import Rate
-from onefold.model.timestamps import MICROSECOND, from_micros
+from onefold.model.limit import Rate, stored_rate
+from onefold.model.timestamps import from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,11 +142,6 @@ def from_row(row: Sequence[Any]) -> ApiKey:
         expires_at=None if expires_at is None else from_micros(expires_at),
         revoked_at=None if revoked_at is None else from_micros(revoked_at),
     )
-
-
-def stored_rate(count: int | None, period: int | None) -> Rate | None:
-    """The stored form of a rate; None if there is none."""
-    return None if count is None or period is None else Rate(count, period * MICROSECOND)
 
 
 def key_id(value: object) -> str:

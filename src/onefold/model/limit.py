@@ -16,12 +16,14 @@ MOST: Final = 1_000_000
 """Of a concurrency, and of the jobs that a rate counts."""
 
 _UNITS: Final = {
+    "us": MICROSECOND,
+    "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
-_RATE: Final = re.compile(r"(?P<count>[0-9]{1,7})/(?P<times>[0-9]{1,7})?(?P<unit>[smhd])")
+_RATE: Final = re.compile(r"(?P<count>[0-9]{1,7})/(?P<times>[0-9]{1,15})?(?P<unit>us|ms|[smhd])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,9 @@ class Rate:
 
     def __str__(self) -> str:
         """As text: 100/m, 10/30s."""
-        for unit, length in reversed(_UNITS.items()):
-            times, rest = divmod(self.period, length)
-            if not rest:
-                return f"{self.count}/{'' if times == 1 else times}{unit}"
-        return f"{self.count}/{self.period}"
+        fitting = [unit for unit, length in _UNITS.items() if not self.period % length]
+        times = self.period // _UNITS[fitting[-1]]
+        return f"{self.count}/{'' if times == 1 else times}{fitting[-1]}"
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -89,7 +89,7 @@ class Limit:
         concurrency: int | None = None,
         rate: str | tuple[int, timedelta] | Rate | None = None,
     ) -> None:
-        """The units of a rate are s, m, h and d."""
+        """The units of a rate are us, ms, s, m, h and d."""
         if key is None and concurrency is None and rate is None:
             raise InvalidInput("limit", "needs a concurrency, a rate or a key")
         if key is not None:
@@ -128,36 +128,43 @@ def group_key(value: Any) -> str | None:
     return value if isinstance(value, str) else canonical_json(value).decode()
 
 
-def parse_rate(rate: object) -> Rate:
-    """A rate from `100/m`, `10/30s`, or a count and a timedelta."""
+def parse_rate(rate: object, field: str = "rate") -> Rate:
+    """A rate from `100/m`, `10/30s`, or a count and a timedelta; errors name the field."""
     count: object
     period: object
     match rate:
         case Rate():
             return rate
         case str():
-            count, period = _parsed(rate)
+            count, period = _parsed(rate, field)
         case (count, period):  # pyright: ignore[reportUnknownVariableType]
             pass
         case _:
             raise InvalidInput(
-                "rate", f'must be like "100/m", or a count and a timedelta, got {rate!r}'
+                field, f'must be like "100/m", or a count and a timedelta, got {rate!r}'
             )
     if not isinstance(count, int) or not _counts(count):
-        raise InvalidInput("rate", f"must allow 1 to {MOST} jobs in its period, got {rate!r}")
+        raise InvalidInput(field, f"must allow 1 to {MOST} jobs in its period, got {rate!r}")
     if not isinstance(period, timedelta):
-        raise InvalidInput("rate", f"needs a timedelta as its period, got {rate!r}")
-    if span(period, "rate") < count:
-        raise InvalidInput("rate", f"must allow no more than a job a microsecond, got {rate!r}")
+        raise InvalidInput(field, f"needs a timedelta as its period, got {rate!r}")
+    if span(period, field) < count:
+        raise InvalidInput(field, f"must allow no more than a job a microsecond, got {rate!r}")
     return Rate(count, period)
 
 
-def _parsed(text: str) -> tuple[int, timedelta]:
+def stored_rate(count: int | None, period: int | None) -> Rate | None:
+    """A rate as it was stored: its count, and its period in microseconds."""
+    return None if count is None or period is None else Rate(count, period * MICROSECOND)
+
+
+def _parsed(text: str, field: str) -> tuple[int, timedelta]:
     found = _RATE.fullmatch(text)
     if found is None:
-        raise InvalidInput("rate", f'must be like "100/m" or "10/30s", got {text!r}')
-    times = int(found["times"] or 1)
-    return int(found["count"]), times * _UNITS[found["unit"]]
+        raise InvalidInput(field, f'must be like "100/m" or "10/30s", got {text!r}')
+    try:
+        return int(found["count"]), int(found["times"] or 1) * _UNITS[found["unit"]]
+    except OverflowError as error:
+        raise InvalidInput(field, f"has a period that is too long, got {text!r}") from error
 
 
 def _counts(value: object) -> bool:

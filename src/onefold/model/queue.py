@@ -1,8 +1,8 @@
-"""Queues: their limits, counts and settings, as the library and the server see them.
+"""Queues: settings, limits, state and counts.
 
-The engine's queues are names that all tenants share. The server's queue `payments` of the tenant
-`acme` is the engine's queue `{acme}payments`; without a tenant it is `payments`. Names that users
-give contain no braces, so these names are distinct.
+The engine's queues are names that all tenants share. The queue `payments` of the tenant `acme` is
+the engine's queue `{acme}payments`; without a tenant it is `payments`. Names that users give have
+no braces, so these names are distinct.
 """
 
 from __future__ import annotations
@@ -10,22 +10,320 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from onefold.errors import InvalidInput
 from onefold.model import checks
-from onefold.model.checks import qualified
+from onefold.model.checks import parted, qualified
 from onefold.model.job_options import checked_backoff, stored_keep
 from onefold.model.lifecycle import Retention
-from onefold.model.limit import Limit, Rate
+from onefold.model.limit import Limit, parse_rate, stored_rate
 from onefold.model.retry import Backoff
-from onefold.model.timestamps import MICROSECOND, from_micros, to_micros
-from onefold.model.wire import decoder, encode
+from onefold.model.timestamps import (
+    MICROSECOND,
+    Duration,
+    Moment,
+    duration_field,
+    from_micros,
+    set_durations,
+    to_micros,
+)
+from onefold.model.wire import Attempts, decoder, encode
+
+Mode: TypeAlias = Literal["standard", "ack"]
+AckTimeoutAction: TypeAlias = Literal["retry", "dead"]
+HeldWhy: TypeAlias = Literal["backpressure", "deferred", "circuit"]
+
+MODES: Final = ("standard", "ack")
+ACTIONS: Final = ("retry", "dead")
+HELD_WHYS: Final = ("backpressure", "deferred", "circuit")
+
+TIMEOUTS: Final = (timedelta(milliseconds=100), timedelta(minutes=15))
+"""The time that a push may take, at least and at most."""
+ACK_TIMEOUTS: Final = (timedelta(seconds=1), timedelta(days=30))
+URL_LENGTH: Final = 2_048
+SECRETS: Final = 10
+SECRET_BYTES: Final = 32
+HEADERS: Final = 50
+HEADER_BYTES: Final = 8_192
+
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
+_RESERVED: Final = re.compile(
+    r"webhook-.*|onefold-.*|x-simpleq-signature|host|content-(type|length|encoding)"
+    r"|transfer-encoding|connection|expect|upgrade|user-agent",
+    re.IGNORECASE,
+)
+CONFIDENTIAL: Final = frozenset({"headers", "signing_secret", "previous_secrets"})
+"""Fields that only administrators may see, and that must not appear in a log."""
+
+
+def _bounds(least: timedelta, most: timedelta) -> msgspec.Meta:
+    bounds = {"minimum": least.total_seconds(), "maximum": most.total_seconds()}
+    return msgspec.Meta(extra_json_schema=bounds)
+
+
+class SigningSecret(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A secret that signs pushes."""
+
+    secret: str
+    """In the format of Standard Webhooks: `whsec_` and base64."""
+    expires_at: Moment | None = None
+    """When it stops to sign."""
+
+    def __repr__(self) -> str:
+        # Without the secret, which must not appear in a log.
+        return f"SigningSecret('whsec_…', {self.expires_at!r})"
+
+
+class QueueSecrets(msgspec.Struct, frozen=True, rename="camel"):
+    """The secrets that sign now, the newest first: a receiver may verify with any of them."""
+
+    signing_secret: str | None
+    """The newest."""
+    secrets: tuple[SigningSecret, ...]
+
+
+def new_secret() -> str:
+    """A new random secret."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
+
+
+class QueueSettings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """The settings of a queue. `save` replaces all of them: what is left out has its default."""
+
+    endpoint: str | None = None
+    """The URL that jobs are POSTed to; without one, workers pull from the queue."""
+    mode: Mode = "standard"
+    """`standard`: a 2xx ends the job. `ack`: after a 2xx the job waits for an ack."""
+    max_attempts: Attempts = 8
+    backoff: Backoff | None = None
+    retention: Retention | None = None
+    timeout: Annotated[Duration, _bounds(*TIMEOUTS)] = duration_field(seconds=15)
+    """How long one push may take."""
+    ack_timeout: Annotated[Duration, _bounds(*ACK_TIMEOUTS)] = duration_field(minutes=5)
+    """In ack mode, how long a job waits for its ack; then it is retried, or dead."""
+    ack_timeout_action: AckTimeoutAction = "retry"
+    concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many jobs run at once, on all machines together."""
+    rate_limit: str | None = None
+    """How many jobs start per period: `100/m`, `10/30s`."""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Sent with every push."""
+    signing_secret: str | None = None
+    """`whsec_` and base64. Left out, it stays, or is created for an endpoint that has none."""
+    previous_secrets: tuple[SigningSecret, ...] = ()
+    """Older secrets that also sign, until they expire."""
+    paused: bool | None = None
+    """Left out, it stays as it is."""
+    paused_reason: str | None = None
+    """Why it is paused, for operators."""
+
+    def __post_init__(self) -> None:
+        """A plain timedelta becomes a `Duration`."""
+        set_durations(self, "timeout", "ack_timeout")
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit of the whole queue."""
+        return _limit(self.concurrency, self.rate_limit)
+
+    @property
+    def secrets(self) -> tuple[SigningSecret, ...]:
+        """The secrets that sign, the newest first."""
+        if self.signing_secret is None:
+            return ()
+        return (SigningSecret(self.signing_secret), *self.previous_secrets)
+
+    def settings(self) -> QueueSettings:
+        """The settings alone, also of a `Queue`."""
+        return QueueSettings(
+            **{name: getattr(self, name) for name in QueueSettings.__struct_fields__}
+        )
+
+    def rotated(self, secret: str, *, now: datetime, overlap: timedelta) -> QueueSettings:
+        """With a new secret; the others sign until the end of the overlap at most."""
+        until = now + overlap
+        others = [one for one in self.secrets if one.secret != secret]
+        ends = [until if one.expires_at is None else min(one.expires_at, until) for one in others]
+        previous = [
+            SigningSecret(one.secret, end)
+            for one, end in zip(others, ends, strict=True)
+            if end > now
+        ]
+        return replace(self, signing_secret=secret, previous_secrets=tuple(previous[: SECRETS - 1]))
+
+    def __repr__(self) -> str:
+        names = [name for name in self.__struct_fields__ if name not in CONFIDENTIAL]
+        given = [
+            f"{name}={value!r}" for name in names if (value := getattr(self, name)) is not None
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
+DEFAULTS: Final = QueueSettings()
+
+
+class QueueCounts(msgspec.Struct, frozen=True, gc=False):
+    """The counts of a queue's jobs."""
+
+    ready: int = 0
+    scheduled: int = 0
+    """Queued for later, retries included."""
+    running: int = 0
+    """Jobs that wait for their ack included."""
+    awaiting: int = 0
+    dead: int | None = 0
+    """None if they were not counted."""
+
+    def plus(self, other: QueueCounts) -> QueueCounts:
+        """Added to the counts of another shard."""
+        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return QueueCounts(*(here + there for here, there in zip(mine, theirs, strict=True)))
+
+
+class Queue(
+    QueueSettings,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=False,
+    forbid_unknown_fields=False,
+):
+    """A queue with its settings, its state, and the numbers of its jobs.
+
+    Over HTTP, `headers`, `signing_secret` and `previous_secrets` are only in the response to the
+    request that saves it.
+    """
+
+    name: str
+    tenant: str = ""
+    paused: bool = False
+    header_names: tuple[str, ...] = ()
+    group_concurrency: int | None = None
+    """How many jobs of each group run at once."""
+    group_rate_limit: str | None = None
+    """How many jobs of each group start per period."""
+    ordered: bool = False
+    """The jobs of a group run one at a time, in the order of their enqueueing."""
+    declared: bool = True
+    """False if an operator has set the limits: then the limits of the code have no effect."""
+    held_until: Moment | None = None
+    """Until then no job is taken, and afterwards one job at a time until one succeeds."""
+    held_why: HeldWhy | None = None
+    failures: int = 0
+    """Failures of the endpoint in a row."""
+    counts: QueueCounts | None = None
+    """None unless requested."""
+    oldest: Duration | None = None
+    """How long the oldest ready job has been due. Counted with `counts`."""
+    created_at: Moment | None = None
+    """When it was saved first; None if it never was."""
+    updated_at: Moment | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Its name outside of its tenant."""
+        return qualified(self.tenant, self.name)
+
+    @property
+    def is_new(self) -> bool:
+        """True if its settings were not changed since it was created."""
+        return self.created_at == self.updated_at
+
+    @property
+    def group_limit(self) -> Limit | None:
+        """The limit of each group."""
+        return _limit(self.group_concurrency, self.group_rate_limit)
+
+    @classmethod
+    def from_row(cls, row: Any) -> Queue:
+        """From a row of any statement that returns queues."""
+        queue, stored, created_at, updated_at, paused, held_until, held_why, failures = row[:8]
+        declared, ordered, concurrency, count, period, of_group, group_count, group_period = row[8:]
+        tenant, name = parted(queue)
+        settings = QueueSettings() if stored is None else read_settings(stored)
+        known = {field: getattr(settings, field) for field in QueueSettings.__struct_fields__}
+        known |= {
+            "paused": bool(paused),
+            "paused_reason": settings.paused_reason if paused else None,
+            "concurrency": concurrency,
+            "rate_limit": _rate_text(count, period),
+        }
+        return cls(
+            **known,
+            tenant=tenant,
+            name=name,
+            header_names=tuple(sorted(settings.headers)),
+            group_concurrency=of_group,
+            group_rate_limit=_rate_text(group_count, group_period),
+            ordered=bool(ordered),
+            declared=bool(declared),
+            held_until=_moment(held_until),
+            held_why=held_why,
+            failures=failures,
+            created_at=_moment(created_at),
+            updated_at=_moment(updated_at),
+        )
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Some queues by name, and the cursor that continues after them."""
+
+    queues: tuple[Queue, ...] = msgspec.field(name="items")
+    next: str | None = None
+    """Pass it as `after=` for the next page; None on the last."""
+
+    def __iter__(self) -> Iterator[Queue]:
+        return iter(self.queues)
+
+    def __len__(self) -> int:
+        return len(self.queues)
+
+
+def _limit(concurrency: int | None, rate: str | None) -> Limit | None:
+    if concurrency is None and rate is None:
+        return None
+    return Limit(concurrency=concurrency, rate=rate)
+
+
+def _rate_text(count: int | None, period: int | None) -> str | None:
+    rate = stored_rate(count, period)
+    return None if rate is None else str(rate)
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def encode_settings(settings: QueueSettings) -> str:
+    """The stored form. Whether the queue is paused is stored in its row."""
+    return encode(replace(settings, paused=None)).decode()
+
+
+def read_settings(text: str) -> QueueSettings:
+    """The settings that `encode_settings` wrote."""
+    return _decoder.decode(text)
+
+
+_decoder: Final[msgspec.json.Decoder[QueueSettings]] = decoder(QueueSettings)
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
 
 StoredLimit: TypeAlias = tuple[int | None, int | None, int | None]
 """Concurrency, and the count and period of a rate."""
@@ -62,19 +360,6 @@ def _stored(limit: Limit | None) -> StoredLimit:
     return (limit.concurrency, limit.rate.count, limit.rate.period // MICROSECOND)
 
 
-def stored_limit(concurrency: int | None, count: int | None, period: int | None) -> Limit | None:
-    """A stored limit; its key is not stored: only enqueues use it, from the code."""
-    rate = stored_rate(count, period)
-    if concurrency is None and rate is None:
-        return None
-    return Limit(concurrency=concurrency, rate=rate)
-
-
-def stored_rate(count: int | None, period: int | None) -> Rate | None:
-    """A rate as it was stored."""
-    return None if count is None or period is None else Rate(count, period * MICROSECOND)
-
-
 def queue_limits(limit: Limit | None, group_limit: Limit | None, *, ordered: bool) -> QueueLimits:
     """Check the limits of a queue."""
     for name, value in (("limit", limit), ("group_limit", group_limit)):
@@ -85,27 +370,102 @@ def queue_limits(limit: Limit | None, group_limit: Limit | None, *, ordered: boo
     return QueueLimits(limit, group_limit, checks.flag(ordered, "ordered"))
 
 
-class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue with its settings and the counts of its jobs."""
+# --- checks ---------------------------------------------------------------------------------------
 
-    name: str
-    paused: bool = False
-    limit: Limit | None = None
-    group_limit: Limit | None = None
-    ordered: bool = False
-    declared: bool = True
-    """False if an operator has set the limits: then the limits of the code have no effect."""
-    ready: int = 0
-    """Queued and due."""
-    oldest: timedelta | None = None
-    """How long the oldest of those has been due."""
-    scheduled: int = 0
-    """Queued for later, retries included."""
-    running: int = 0
-    held_until: datetime | None = None
-    """Until then no job is taken, and afterwards one job at a time until one succeeds."""
-    held_why: str | None = None
-    """`backpressure`, `deferred` or `circuit`."""
+
+def checked(settings: QueueSettings) -> QueueSettings:
+    """The settings alone, or `InvalidInput` with the name of the setting."""
+    if not isinstance(settings, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("settings", f"must be QueueSettings, got {settings!r}")
+    _check_endpoint(settings.endpoint)
+    _one_of(settings.mode, "mode", MODES)
+    _one_of(settings.ack_timeout_action, "ack_timeout_action", ACTIONS)
+    checks.attempts(settings.max_attempts)
+    _check_timeout(settings.timeout, "timeout", TIMEOUTS)
+    _check_timeout(settings.ack_timeout, "ack_timeout", ACK_TIMEOUTS)
+    checked_backoff(settings.backoff)
+    stored_keep(settings.retention)
+    if settings.rate_limit is not None:
+        parse_rate(settings.rate_limit, "rate_limit")
+    _ = settings.limit
+    _check_secrets(settings.signing_secret, settings.previous_secrets)
+    _check_headers(settings.headers)
+    if settings.paused is not None:
+        checks.flag(settings.paused, "paused")
+    if settings.paused_reason is not None:
+        checks.text(settings.paused_reason, "paused_reason", longest=checks.REASON_BYTES)
+    return settings.settings()
+
+
+def _check_endpoint(endpoint: object) -> None:
+    """Check the URL. Each push checks whether its address may be reached."""
+    if endpoint is None:
+        return
+    if not isinstance(endpoint, str) or not 1 <= len(endpoint) <= URL_LENGTH:
+        raise InvalidInput("endpoint", f"must be a URL of at most {URL_LENGTH} characters")
+    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+        raise InvalidInput("endpoint", f"must be visible ASCII characters, got {endpoint!r}")
+    try:
+        parts = urlsplit(endpoint)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidInput("endpoint", f"must be a URL, got {endpoint!r}") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidInput("endpoint", f"must be an http or https URL, got {endpoint!r}")
+    if parts.username is not None or parts.fragment:
+        raise InvalidInput("endpoint", "must have no user, password or fragment: use headers")
+
+
+def _one_of(value: object, field: str, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InvalidInput(field, f"must be {' or '.join(words)}, got {value!r}")
+
+
+def _check_timeout(value: object, field: str, bounds: tuple[timedelta, timedelta]) -> None:
+    least, most = bounds
+    if not isinstance(value, timedelta) or not least <= value <= most:
+        seconds = f"{least.total_seconds():g} to {most.total_seconds():g} seconds"
+        raise InvalidInput(field, f"must be {seconds} as a timedelta, got {value!r}")
+
+
+def _check_secrets(current: str | None, previous: Sequence[SigningSecret]) -> None:
+    if current is not None:
+        check_secret(current, "signing_secret")
+    if not isinstance(previous, tuple) or len(previous) >= SECRETS:
+        raise InvalidInput("previous_secrets", f"must be a tuple of at most {SECRETS - 1} secrets")
+    for one in previous:
+        if not isinstance(one, SigningSecret):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput("previous_secrets", f"must be SigningSecrets, got {type(one)}")
+        check_secret(one.secret, "previous_secrets")
+        if one.expires_at is not None:
+            to_micros(one.expires_at, "previous_secrets")
+
+
+def check_secret(secret: object, field: str) -> None:
+    """Reject a text that cannot sign."""
+    if not _SECRET.fullmatch(checks.text(secret, field)):
+        raise InvalidInput(field, "must be whsec_ and the base64 of 24 to 64 bytes")
+
+
+# 24 to 64 bytes, padded or not.
+_SECRET: Final = re.compile(r"whsec_(?=.{32,88}$)[A-Za-z0-9+/]{32,86}={0,2}")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("headers", f"must be a mapping, got {headers!r}")
+    if len(headers) > HEADERS:
+        raise InvalidInput("headers", f"must be at most {HEADERS}, got {len(headers)}")
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(checks.text(name, "headers")):
+            raise InvalidInput("headers", f"must have names of HTTP, got {name!r}")
+        if _RESERVED.fullmatch(name):
+            raise InvalidInput("headers", f"must leave {name} to Onefold")
+        if not _HEADER_VALUE.fullmatch(checks.text(value, "headers", longest=HEADER_BYTES)):
+            raise InvalidInput("headers", f"must give {name} visible ASCII text")
+
+
+# --- for workers ----------------------------------------------------------------------------------
 
 
 class Outlook(msgspec.Struct, frozen=True, gc=False):
@@ -147,312 +507,3 @@ def queue_names(queues: object) -> list[str]:
     """Names of queues, each once, in the order given."""
     listed = checks.listed(queues, "queues", "names")
     return list(dict.fromkeys(checks.queue(queue, "queues") for queue in listed))
-
-
-Mode: TypeAlias = Literal["standard", "ack"]
-AckTimeoutAction: TypeAlias = Literal["retry", "dead"]
-HeldWhy: TypeAlias = Literal["backpressure", "deferred", "circuit"]
-
-MODES: Final = ("standard", "ack")
-ACTIONS: Final = ("retry", "dead")
-HELD_WHYS: Final = ("backpressure", "deferred", "circuit")
-
-TIMEOUTS: Final = (0.1, 900.0)
-"""Seconds that a push may take, at least and at most."""
-ACK_TIMEOUTS: Final = (1.0, 30 * 24 * 60 * 60.0)
-URL_LENGTH: Final = 2_048
-SECRETS: Final = 10
-SECRET_BYTES: Final = 32
-HEADERS: Final = 50
-HEADER_BYTES: Final = 8_192
-
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
-_RESERVED: Final = re.compile(
-    r"webhook-.*|onefold-.*|x-simpleq-signature|host|content-(type|length|encoding)"
-    r"|transfer-encoding|connection|expect|upgrade|user-agent",
-    re.IGNORECASE,
-)
-
-
-class SigningSecret(NamedTuple):
-    """A secret that signs pushes."""
-
-    text: str
-    """In the format of Standard Webhooks: `whsec_` and base64."""
-    expires_at: datetime | None = None
-    """The end of its rotation: from then on it does not sign."""
-
-    def __repr__(self) -> str:
-        """Without the secret, which must not appear in a log."""
-        return f"Secret('whsec_…', {self.expires_at!r})"
-
-
-def new_secret() -> SigningSecret:
-    """A new random secret."""
-    return SigningSecret(f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}")
-
-
-def rotated(
-    signing: Sequence[SigningSecret], text: str, *, now: datetime, overlap: timedelta
-) -> tuple[SigningSecret, ...]:
-    """The new secret first; the others until the end of the overlap, without expired ones."""
-    until = now + overlap
-    old = [
-        SigningSecret(one.text, until if one.expires_at is None else min(one.expires_at, until))
-        for one in signing
-        if one.text != text
-    ]
-    alive = [one for one in old if one.expires_at is not None and one.expires_at > now]
-    return (SigningSecret(text), *alive[: SECRETS - 1])
-
-
-class QueueConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a queue of the server. Durations are seconds."""
-
-    endpoint: str | None = None
-    """The URL that jobs are pushed to; without one, workers pull."""
-    mode: Mode = "standard"
-    """`standard`: a response of 2xx finishes the job. `ack`: the worker sends an ack later."""
-    max_attempts: int = 8
-    backoff: Backoff | None = None
-    timeout: float = 15.0
-    """Of one push."""
-    ack_timeout: float = 300.0
-    """In ack mode, from the response to the worker's ack."""
-    ack_timeout_action: AckTimeoutAction = "retry"
-    concurrency: int | None = None
-    rate: str | None = None
-    """As `100/m` or `10/30s`."""
-    retention: Retention | None = None
-    secrets: tuple[SigningSecret, ...] = ()
-    """The newest first. If none is given, the stored ones are kept."""
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Sent with every push."""
-    paused_reason: str | None = None
-    """Why it was paused, for operators."""
-
-    @property
-    def limit(self) -> Limit | None:
-        """The limit for the engine."""
-        if self.concurrency is None and self.rate is None:
-            return None
-        return Limit(concurrency=self.concurrency, rate=self.rate)
-
-
-class QueueCounts(msgspec.Struct, frozen=True, gc=False):
-    """The counts of a queue's jobs."""
-
-    ready: int = 0
-    scheduled: int = 0
-    """Queued for later, retries included."""
-    running: int = 0
-    """Jobs that wait for their ack included."""
-    awaiting: int = 0
-    dead: int = 0
-
-    def plus(self, other: QueueCounts) -> QueueCounts:
-        """Added to the counts of another shard."""
-        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return QueueCounts(*(here + there for here, there in zip(mine, theirs, strict=True)))
-
-
-class ServedQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue of the server, with its settings and its state."""
-
-    tenant: str
-    name: str
-    configuration: QueueConfiguration
-    created_at: datetime
-    updated_at: datetime
-    paused: bool = False
-    held_until: datetime | None = None
-    """Set while no job is taken, and afterwards while one job at a time is taken."""
-    held_why: HeldWhy | None = None
-    failures: int = 0
-    """Failed pushes to its endpoint, in a row."""
-    counts: QueueCounts | None = None
-    """None if they were not requested."""
-    is_new: bool = False
-    """True in the response to the request that created it."""
-
-    @property
-    def queue(self) -> str:
-        """Its name in the engine."""
-        return qualified(self.tenant, self.name)
-
-    @classmethod
-    def from_row(cls, row: Any) -> ServedQueue:
-        """From a row of any statement that returns served queues."""
-        tenant, name, settings, created_at, updated_at, paused, held_until, held_why, failures = row
-        return cls(
-            tenant=tenant,
-            name=name,
-            configuration=read_configuration(settings),
-            created_at=from_micros(created_at),
-            updated_at=from_micros(updated_at),
-            paused=bool(paused),
-            held_until=None if held_until is None else from_micros(held_until),
-            held_why=held_why,
-            failures=failures,
-        )
-
-
-# --- checks ---------------------------------------------------------------------------------------
-
-
-def checked(configuration: QueueConfiguration) -> QueueConfiguration:
-    """The same configuration, or `InvalidInput` with the name of the setting."""
-    if not isinstance(configuration, QueueConfiguration):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("configuration", f"must be a QueueConfiguration, got {configuration!r}")
-    _check_endpoint(configuration.endpoint)
-    _one_of(configuration.mode, "mode", MODES)
-    _one_of(configuration.ack_timeout_action, "ack_timeout_action", ACTIONS)
-    checks.attempts(configuration.max_attempts)
-    _check_seconds(configuration.timeout, "timeout", TIMEOUTS)
-    _check_seconds(configuration.ack_timeout, "ack_timeout", ACK_TIMEOUTS)
-    checked_backoff(configuration.backoff)
-    stored_keep(configuration.retention)
-    _ = configuration.limit
-    _check_secrets(configuration.secrets)
-    _check_headers(configuration.headers)
-    if configuration.paused_reason is not None:
-        checks.text(configuration.paused_reason, "paused_reason", longest=checks.REASON_BYTES)
-    return configuration
-
-
-def _check_endpoint(endpoint: object) -> None:
-    """Check the URL. Each push checks whether its address may be reached."""
-    if endpoint is None:
-        return
-    if not isinstance(endpoint, str) or not 1 <= len(endpoint) <= URL_LENGTH:
-        raise InvalidInput("endpoint", f"must be a URL of at most {URL_LENGTH} characters")
-    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
-        raise InvalidInput("endpoint", f"must be visible ASCII characters, got {endpoint!r}")
-    try:
-        parts = urlsplit(endpoint)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput("endpoint", f"must be a URL, got {endpoint!r}") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise InvalidInput("endpoint", f"must be an http or https URL, got {endpoint!r}")
-    if parts.username is not None or parts.fragment:
-        raise InvalidInput("endpoint", "must have no user, password or fragment: use headers")
-
-
-def _one_of(value: object, field: str, words: tuple[str, ...]) -> None:
-    if value not in words:
-        raise InvalidInput(field, f"must be {' or '.join(words)}, got {value!r}")
-
-
-def _check_seconds(value: object, field: str, bounds: tuple[float, float]) -> None:
-    least, most = bounds
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidInput(field, f"must be {least:g} to {most:g} seconds, got {value!r}")
-
-
-def _check_secrets(given: Sequence[SigningSecret]) -> None:
-    if not isinstance(given, tuple) or len(given) > SECRETS:
-        raise InvalidInput("secrets", f"must be a tuple of at most {SECRETS} secrets")
-    for secret in given:
-        if not isinstance(secret, SigningSecret):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput("secrets", f"must hold each as a Secret, got {type(secret)}")
-        if not _SECRET.fullmatch(checks.text(secret.text, "secrets")):
-            raise InvalidInput("secrets", "must each be whsec_ and the base64 of 24 to 64 bytes")
-        if secret.expires_at is not None:
-            to_micros(secret.expires_at, "secrets")
-
-
-# 24 to 64 bytes, padded or not.
-_SECRET: Final = re.compile(r"whsec_(?=.{32,88}$)[A-Za-z0-9+/]{32,86}={0,2}")
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("headers", f"must be a mapping, got {headers!r}")
-    if len(headers) > HEADERS:
-        raise InvalidInput("headers", f"must be at most {HEADERS}, got {len(headers)}")
-    for name, value in headers.items():
-        if not _HEADER.fullmatch(checks.text(name, "headers")):
-            raise InvalidInput("headers", f"must have names of HTTP, got {name!r}")
-        if _RESERVED.fullmatch(name):
-            raise InvalidInput("headers", f"must leave {name} to Onefold")
-        if not _HEADER_VALUE.fullmatch(checks.text(value, "headers", longest=HEADER_BYTES)):
-            raise InvalidInput("headers", f"must give {name} visible ASCII text")
-
-
-# --- the stored form ------------------------------------------------------------------------------
-
-
-class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The settings as JSON. Times are microseconds."""
-
-    endpoint: str | None = None
-    mode: Mode = "standard"
-    max_attempts: int = 8
-    backoff: Backoff | None = None
-    timeout: float = 15.0
-    ack_timeout: float = 300.0
-    ack_timeout_action: AckTimeoutAction = "retry"
-    concurrency: int | None = None
-    rate: str | None = None
-    keep: dict[str, int] | None = None
-    secrets: tuple[tuple[str, int | None], ...] = ()
-    headers: dict[str, str] | None = None
-    paused_reason: str | None = None
-
-
-_decoder: Final = decoder(_Stored)
-
-
-def encode_configuration(configuration: QueueConfiguration) -> str:
-    """The checked values as text."""
-    stored = _Stored(
-        configuration.endpoint,
-        configuration.mode,
-        configuration.max_attempts,
-        checked_backoff(configuration.backoff),
-        configuration.timeout,
-        configuration.ack_timeout,
-        configuration.ack_timeout_action,
-        configuration.concurrency,
-        configuration.rate,
-        stored_keep(configuration.retention),
-        tuple((text, _micros(expires_at)) for text, expires_at in configuration.secrets),
-        dict(configuration.headers) or None,
-        configuration.paused_reason,
-    )
-    return encode(stored).decode()
-
-
-def read_configuration(text: str) -> QueueConfiguration:
-    """The settings that `encode_configuration` wrote."""
-    stored = _decoder.decode(text)
-    return QueueConfiguration(
-        endpoint=stored.endpoint,
-        mode=stored.mode,
-        max_attempts=stored.max_attempts,
-        backoff=stored.backoff,
-        timeout=stored.timeout,
-        ack_timeout=stored.ack_timeout,
-        ack_timeout_action=stored.ack_timeout_action,
-        concurrency=stored.concurrency,
-        rate=stored.rate,
-        retention=None if stored.keep is None else _retention(stored.keep),
-        secrets=tuple(SigningSecret(text, _moment(at)) for text, at in stored.secrets),
-        headers=stored.headers or {},
-        paused_reason=stored.paused_reason,
-    )
-
-
-def _retention(keep: Mapping[str, int]) -> Retention:
-    spans: dict[str, timedelta] = {outcome: kept * MICROSECOND for outcome, kept in keep.items()}
-    return Retention(**spans)
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else to_micros(moment, "secrets")
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

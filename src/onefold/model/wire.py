@@ -62,6 +62,12 @@ encode: Final = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 """A value as JSON."""
 
 
+def members_of(value: msgspec.Struct) -> dict[str, Any]:
+    """The members of a struct on the wire."""
+    members: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_encode_hook)
+    return members
+
+
 def iso(moment: datetime) -> str:
     """A time in the format of SimpleQ: UTC, milliseconds, Z."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

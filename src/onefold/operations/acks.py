@@ -15,6 +15,7 @@ from onefold.model.checks import parted
 from onefold.model.delivery import Delivery, Ended
 from onefold.model.ids import shard_of
 from onefold.model.lifecycle import Event, State
+from onefold.model.timestamps import MICROSECOND
 from onefold.operations import queues
 from onefold.operations.deliveries import Finish, finish
 from onefold.operations.endings import ENDS, Ending, Locked, Move, apply, decide, judge
@@ -168,7 +169,7 @@ def _own_lease(sql: Sql, locked: Locked) -> Operation[int]:
     if locked.is_awaiting:
         served = yield from queues.get(sql, *parted(locked.queue))
         if served is not None:
-            return int(served.configuration.ack_timeout * 1_000_000)
+            return served.ack_timeout // MICROSECOND
     return LEASE
 
 

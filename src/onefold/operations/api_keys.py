@@ -18,9 +18,9 @@ from onefold.model.api_key import (
     StoredApiKey,
     from_row,
     known_from_row,
-    stored_rate,
 )
 from onefold.model.ids import hash12
+from onefold.model.limit import stored_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,8 +18,7 @@ import msgspec
 from onefold.model.delivery import TakeOrder
 from onefold.model.ids import enqueue_order
 from onefold.model.job import Job
-from onefold.model.limit import Rate
-from onefold.model.queue import stored_rate
+from onefold.model.limit import Rate, stored_rate
 from onefold.operations.queues import TakenUnderControl, home_of
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ locked before any row of the queue.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from onefold.errors import InvalidInput, QueueNotEmpty
 from onefold.model.checks import parted, qualified
@@ -26,27 +26,23 @@ from onefold.model.ids import hash12
 from onefold.model.job import DEFAULT_QUEUE, Job
 from onefold.model.queue import (
     Outlook,
-    QueueConfiguration,
+    Queue,
     QueueCounts,
     QueueLimits,
     QueueSettings,
-    ServedQueue,
-    SigningSecret,
-    encode_configuration,
-    read_configuration,
-    rotated,
-    stored_limit,
+    encode_settings,
+    read_settings,
 )
-from onefold.model.timestamps import from_micros
+from onefold.model.timestamps import MICROSECOND, as_duration
 from onefold.operations import jobs
 from onefold.operations.endings import notify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from onefold.model.queue import HeldWhy
-    from onefold.operations.statement import Operation, Row, Sql
+    from onefold.operations.statement import Operation, Sql
 
 
 NO_LIMITS: Final = QueueLimits()
@@ -94,7 +90,7 @@ def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[No
     for shard in range(sql.shards):
         if (yield sql("knows_queue", shard=shard, queue=queue)):
             return
-    there = [settings.name for settings in (yield from find(sql))]
+    there = [known.full_name for known in (yield from find(sql, "", counts=True))]
     known = sorted({DEFAULT_QUEUE, *declared, *there})
     more = ", …" if len(known) > SHOWN else ""
     raise InvalidInput(
@@ -127,16 +123,16 @@ def _save(
 ) -> Operation[None]:
     for shard in range(sql.shards):
         for queue in sorted(queues):
-            said = queues[queue]
-            (concurrency, count, period), (of_group, group_count, group_period) = said.stored
+            limits = queues[queue]
+            (concurrency, count, period), (of_group, group_count, group_period) = limits.stored
             saved = yield sql(
                 "save_queue",
                 shard=shard,
                 queue=queue,
                 declared=declared,
                 force=force,
-                controlled=said.controlled,
-                ordered=said.ordered,
+                controlled=limits.controlled,
+                ordered=limits.ordered,
                 concurrency=concurrency,
                 rate_count=count,
                 rate_period=period,
@@ -165,66 +161,6 @@ def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
             )
             seen[queue] = seen[queue].joined(here) if queue in seen else here
     return [seen[queue] for queue in queues]
-
-
-def find(sql: Sql) -> Operation[list[QueueSettings]]:
-    """The queues that have settings or jobs, by name."""
-    settings: dict[str, Row] = {}
-    counts: dict[str, _Counts] = {}
-    for shard in range(sql.shards):
-        rows = yield sql("find_queues", shard=shard)
-        settings.update((row[0], row) for row in rows)
-        rows = yield sql("count_jobs", shard=shard)
-        for queue, *here in rows:
-            counts[queue] = counts.get(queue, NO_JOBS).joined(_Counts(*here))
-    return [
-        _settings(queue, settings.get(queue), counts.get(queue, NO_JOBS))
-        for queue in sorted({*settings, *counts})
-    ]
-
-
-class _Counts(msgspec.Struct, frozen=True):
-    """The jobs that wait and run in a queue."""
-
-    ready: int = 0
-    scheduled: int = 0
-    running: int = 0
-    oldest: int | None = None
-    """Microseconds since the oldest one is due; negative if none is."""
-
-    def joined(self, other: _Counts) -> _Counts:
-        """The sum with the counts of another shard."""
-        return _Counts(
-            self.ready + other.ready,
-            self.scheduled + other.scheduled,
-            self.running + other.running,
-            max((age for age in (self.oldest, other.oldest) if age is not None), default=None),
-        )
-
-
-NO_JOBS: Final = _Counts()
-
-
-def _settings(queue: str, row: Row | None, counts: _Counts) -> QueueSettings:
-    here = QueueSettings(
-        name=queue,
-        ready=counts.ready,
-        scheduled=counts.scheduled,
-        running=counts.running,
-        oldest=timedelta(microseconds=counts.oldest or 0) if counts.ready else None,
-    )
-    if row is None:
-        return here
-    return msgspec.structs.replace(
-        here,
-        paused=bool(row[1]),
-        declared=bool(row[2]),
-        ordered=bool(row[3]),
-        limit=stored_limit(*row[4:7]),
-        group_limit=stored_limit(*row[7:10]),
-        held_until=None if row[10] is None else from_micros(row[10]),
-        held_why=row[11],
-    )
 
 
 def forget_rates(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[int]:
@@ -297,30 +233,29 @@ def failed(sql: Sql, queue: str) -> Operation[int]:
     return int(failures)
 
 
-PAGE_LIMIT: Final = 1_001
-_NOTHING: Final = QueueCounts()
+ALL: Final = 2**31 - 1
+_NO_JOBS: Final = QueueCounts()
 
 
 def save(
     sql: Sql,
     tenant: str,
     name: str,
-    said: QueueConfiguration,
+    wanted: QueueSettings,
     *,
-    secret: SigningSecret,
-    paused: bool | None = None,
-) -> Operation[ServedQueue]:
+    secret: str,
+) -> Operation[Queue]:
     """Create a queue, or replace its settings.
 
     Secrets stay if none are given; `secret` is for a queue with an endpoint that has none. The
-    queue stays paused, with its reason, unless `paused` is given. Limits that are not given are
-    removed. A new endpoint starts without failures.
+    queue stays paused, with its reason, unless the settings have `paused`. Limits that are not
+    given are removed. A new endpoint starts without failures.
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
     rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
     while not rows:
-        settings = encode_configuration(_completed(said, None, secret, paused=paused))
+        settings = encode_settings(_completed(wanted, QueueSettings(), secret))
         inserted = yield sql(
             "insert_served_queue", shard=home, tenant=tenant, served=name, settings=settings
         )
@@ -329,50 +264,56 @@ def save(
         # Another call was faster: the secret that it returned must stay. If that queue is deleted
         # by now, ours is created after all.
         rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    before = read_configuration(rows[0][0]) if rows else None
+    before = read_settings(rows[0][0]) if rows else None
     if before is not None:
-        settings = encode_configuration(_completed(said, before, secret, paused=paused))
-        yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
-        if before.endpoint != said.endpoint:
+        yield from _update(sql, tenant, name, _completed(wanted, before, secret))
+        if before.endpoint != wanted.endpoint:
             yield from open_gate(sql, queue, force=True)
-    if said.limit is not None or (before is not None and before.limit is not None):
-        yield from _limit(sql, queue, QueueLimits(said.limit))
-    if paused is not None:
-        yield from (pause if paused else resume)(sql, queue)
-    found = yield sql(
-        "find_served_queues", shard=home, tenant=tenant, served=name, after=None, limit=1
+    if wanted.limit is not None or (before is not None and before.limit is not None):
+        yield from _limit(sql, queue, QueueLimits(wanted.limit))
+    if wanted.paused is not None:
+        yield from (pause if wanted.paused else resume)(sql, queue)
+    saved = yield from get(sql, tenant, name)
+    assert saved is not None
+    return saved
+
+
+def _update(sql: Sql, tenant: str, name: str, settings: QueueSettings) -> Operation[None]:
+    yield sql(
+        "update_served_queue",
+        shard=home_of(sql, qualified(tenant, name)),
+        tenant=tenant,
+        served=name,
+        settings=encode_settings(settings),
     )
-    return msgspec.structs.replace(ServedQueue.from_row(found[0]), is_new=before is None)
 
 
-def _completed(
-    said: QueueConfiguration,
-    before: QueueConfiguration | None,
-    secret: SigningSecret,
-    *,
-    paused: bool | None,
-) -> QueueConfiguration:
+def _completed(wanted: QueueSettings, before: QueueSettings, secret: str) -> QueueSettings:
     """The new settings, with what stays from the old ones."""
-    known = QueueConfiguration() if before is None else before
-    secrets = said.secrets or known.secrets
-    if not secrets and said.endpoint is not None:
-        secrets = (secret,)
-    reason = None if paused is False else said.paused_reason or known.paused_reason
-    return msgspec.structs.replace(said, secrets=secrets, paused_reason=reason)
+    kept: dict[str, Any] = {}
+    if wanted.signing_secret is None:
+        created = None if wanted.endpoint is None else secret
+        kept["signing_secret"] = before.signing_secret or created
+        kept["previous_secrets"] = before.previous_secrets
+    reason = wanted.paused_reason or before.paused_reason
+    return replace(wanted, **kept, paused_reason=None if wanted.paused is False else reason)
 
 
-def set_paused(sql: Sql, tenant: str, name: str, *, paused: bool) -> Operation[ServedQueue | None]:
-    """Pause or resume a queue, whatever the reason was. None if there is no queue."""
-    queue = qualified(tenant, name)
-    home = home_of(sql, queue)
+def _lock(sql: Sql, tenant: str, name: str) -> Operation[QueueSettings | None]:
+    """The settings of a queue, locked for a change: nothing that happens meanwhile is undone."""
+    home = home_of(sql, qualified(tenant, name))
     rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    if not rows:
+    return read_settings(rows[0][0]) if rows else None
+
+
+def set_paused(sql: Sql, tenant: str, name: str, *, paused: bool) -> Operation[Queue | None]:
+    """Pause or resume a queue, whatever the reason was. None if there is no queue."""
+    before = yield from _lock(sql, tenant, name)
+    if before is None:
         return None
-    before = read_configuration(rows[0][0])
     if not paused and before.paused_reason is not None:
-        settings = encode_configuration(msgspec.structs.replace(before, paused_reason=None))
-        yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
-    yield from (pause if paused else resume)(sql, queue)
+        yield from _update(sql, tenant, name, replace(before, paused_reason=None))
+    yield from (pause if paused else resume)(sql, qualified(tenant, name))
     return (yield from get(sql, tenant, name))
 
 
@@ -397,58 +338,47 @@ def _limit(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
 
 def rotate(
     sql: Sql, tenant: str, name: str, *, secret: str, now: datetime, overlap: timedelta
-) -> Operation[ServedQueue | None]:
-    """Add a secret; the old ones sign, too, for a while. None if there is no queue.
-
-    Under the lock of the row: of two calls at once, both secrets sign.
-    """
-    home = home_of(sql, qualified(tenant, name))
-    rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    if not rows:
+) -> Operation[Queue | None]:
+    """Add a secret; the old ones also sign for a while. None if there is no queue."""
+    before = yield from _lock(sql, tenant, name)
+    if before is None:
         return None
-    before = read_configuration(rows[0][0])
-    secrets = rotated(before.secrets, secret, now=now, overlap=overlap)
-    settings = encode_configuration(msgspec.structs.replace(before, secrets=secrets))
-    yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
+    yield from _update(sql, tenant, name, before.rotated(secret, now=now, overlap=overlap))
     return (yield from get(sql, tenant, name))
 
 
 def stop(sql: Sql, queue: str, *, endpoint: str, why: str) -> Operation[bool]:
-    """Pause a queue with a reason, unless its endpoint has changed; True if it was paused.
-
-    Under the lock of the row: a change that is made meanwhile is not undone.
-    """
+    """Pause a queue with a reason, unless its endpoint has changed; True if it was paused."""
     tenant, name = parted(queue)
-    home = home_of(sql, queue)
-    rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    before = read_configuration(rows[0][0]) if rows else None
+    before = yield from _lock(sql, tenant, name)
     if before is None or before.endpoint != endpoint:
         return False
-    settings = encode_configuration(msgspec.structs.replace(before, paused_reason=why))
-    yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
+    yield from _update(sql, tenant, name, replace(before, paused_reason=why))
     yield from pause(sql, queue)
     return True
 
 
-def get(sql: Sql, tenant: str, name: str, *, counts: bool = False) -> Operation[ServedQueue | None]:
-    """The queue of that name."""
-    home = home_of(sql, qualified(tenant, name))
+def get(sql: Sql, tenant: str, name: str, *, counts: bool = False) -> Operation[Queue | None]:
+    """The saved queue of that name."""
     rows = yield sql(
-        "find_served_queues", shard=home, tenant=tenant, served=name, after=None, limit=1
+        "find_served_queues",
+        shard=home_of(sql, qualified(tenant, name)),
+        tenant=tenant,
+        served=name,
+        after=None,
+        limit=1,
     )
-    found = [ServedQueue.from_row(row) for row in rows]
+    found = [Queue.from_row(row) for row in rows]
     if counts:
         found = yield from _counted(sql, tenant, found)
     return found[0] if found else None
 
 
-def find_served(
-    sql: Sql, tenant: str, *, after: str | None, limit: int, counts: bool = False
-) -> Operation[list[ServedQueue]]:
-    """A tenant's queues by name, after `after`."""
-    if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
-        raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
-    found: list[ServedQueue] = []
+def find_saved(
+    sql: Sql, tenant: str, *, after: str | None, limit: int, counts: bool
+) -> Operation[list[Queue]]:
+    """The saved queues of a tenant, by name, after the name `after`."""
+    found: list[Queue] = []
     for shard in range(sql.shards):
         rows = yield sql(
             "find_served_queues",
@@ -458,26 +388,79 @@ def find_served(
             after=after,
             limit=limit,
         )
-        found += map(ServedQueue.from_row, rows)
+        found += map(Queue.from_row, rows)
     found = sorted(found, key=lambda queue: queue.name)[:limit]
     return (yield from _counted(sql, tenant, found)) if counts else found
 
 
-def _counted(sql: Sql, tenant: str, found: list[ServedQueue]) -> Operation[list[ServedQueue]]:
-    counts = {served.queue: _NOTHING for served in found}
-    for shard in range(sql.shards if found else 0):
-        rows = yield sql("count_queue_jobs", shard=shard, tenant=tenant, queues=list(counts))
-        for queue, *counted in rows:
-            counts[queue] = counts[queue].plus(QueueCounts(*counted))
-    return [msgspec.structs.replace(each, counts=counts[each.queue]) for each in found]
+def find(sql: Sql, tenant: str, *, counts: bool) -> Operation[list[Queue]]:
+    """The queues that are saved, or have limits, a state or unfinished jobs, by full name.
 
-
-def pushed(sql: Sql) -> Operation[list[ServedQueue]]:
-    """The queues of all tenants that have an endpoint."""
-    found: list[ServedQueue] = []
+    Of all tenants if `tenant` is empty.
+    """
+    saved = find_saved(sql, tenant, after=None, limit=ALL, counts=False)
+    found = {one.full_name: one for one in (yield from saved if tenant else all_saved(sql))}
     for shard in range(sql.shards):
-        rows = yield sql("find_pushed_queues", shard=shard)
-        found += map(ServedQueue.from_row, rows)
+        rows = yield sql("find_queues", shard=shard)
+        found = {row[0]: Queue.from_row(row) for row in rows} | found
+    if counts:
+        found = yield from _with_unfinished_jobs(sql, found)
+    mine = [one for one in found.values() if not tenant or one.tenant == tenant]
+    return sorted(mine, key=lambda queue: queue.full_name)
+
+
+def _with_unfinished_jobs(sql: Sql, found: Mapping[str, Queue]) -> Operation[dict[str, Queue]]:
+    jobs: dict[str, _Jobs] = {}
+    for shard in range(sql.shards):
+        rows = yield sql("count_jobs", shard=shard)
+        for queue, *here, oldest in rows:
+            jobs[queue] = jobs.get(queue, _NONE).plus(_Jobs(QueueCounts(*here), oldest))
+    return {
+        name: jobs.get(name, _NONE).counted(found.get(name) or _unsaved(name), dead=None)
+        for name in {*found, *jobs}
+    }
+
+
+def _unsaved(full_name: str) -> Queue:
+    tenant, name = parted(full_name)
+    return Queue(tenant=tenant, name=name)
+
+
+class _Jobs(msgspec.Struct, frozen=True):
+    """The jobs of a queue on some shards."""
+
+    counts: QueueCounts = _NO_JOBS
+    oldest: int | None = None
+    """Microseconds since the oldest one is due; negative if none is."""
+
+    def plus(self, other: _Jobs) -> _Jobs:
+        ages = [age for age in (self.oldest, other.oldest) if age is not None]
+        return _Jobs(self.counts.plus(other.counts), max(ages, default=None))
+
+    def counted(self, queue: Queue, **changes: Any) -> Queue:
+        """The queue with these counts."""
+        oldest = as_duration((self.oldest or 0) * MICROSECOND) if self.counts.ready else None
+        return replace(queue, counts=replace(self.counts, **changes), oldest=oldest)
+
+
+_NONE: Final = _Jobs()
+
+
+def _counted(sql: Sql, tenant: str, found: list[Queue]) -> Operation[list[Queue]]:
+    jobs = {queue.full_name: _NONE for queue in found}
+    for shard in range(sql.shards if found else 0):
+        rows = yield sql("count_queue_jobs", shard=shard, tenant=tenant, queues=list(jobs))
+        for queue, *here, oldest in rows:
+            jobs[queue] = jobs[queue].plus(_Jobs(QueueCounts(*here), oldest))
+    return [jobs[queue.full_name].counted(queue) for queue in found]
+
+
+def all_saved(sql: Sql, *, pushed: bool = False) -> Operation[list[Queue]]:
+    """The saved queues of all tenants, or those of them that have an endpoint."""
+    found: list[Queue] = []
+    for shard in range(sql.shards):
+        rows = yield sql("find_all_served_queues", shard=shard, pushed=pushed)
+        found += map(Queue.from_row, rows)
     return sorted(found, key=lambda queue: (queue.tenant, queue.name))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,7 +19,7 @@ from onefold.model.delivery import Delivery, PushEnvelope, encode_error
 from onefold.model.ids import milliseconds_of
 from onefold.model.lifecycle import Event
 from onefold.model.outcome import ErrorRules
-from onefold.model.queue import QueueConfiguration
+from onefold.model.queue import QueueSettings
 from onefold.model.timestamps import span
 from onefold.model.wire import encode, iso_of
 from onefold.push.address import Endpoint, endpoint
@@ -37,7 +36,7 @@ from onefold.worker.delivery_outcome import HANDED_BACK, PARKED, DeliveryOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from onefold.app.deliveries import Deliveries
     from onefold.effects.run import Run
@@ -123,21 +122,21 @@ log: logging.Logger = logging.getLogger("onefold.push")
 class PushTarget(msgspec.Struct, frozen=True):
     """A queue as a push needs it."""
 
-    configuration: QueueConfiguration
+    settings: QueueSettings
     endpoint: Endpoint | None
     signer: Signer | None
     fault: str | None = None
     """Why the endpoint cannot be used."""
 
 
-def target_of(configuration: QueueConfiguration) -> PushTarget:
+def target_of(settings: QueueSettings) -> PushTarget:
     """Parse the settings of a queue once for all its pushes."""
-    secrets = [Secret(text, until=until) for text, until in configuration.secrets]
+    secrets = [Secret(one.secret, until=one.expires_at) for one in settings.secrets]
     try:
         signer = Signer(secrets) if secrets else None
-        return PushTarget(configuration, endpoint(configuration.endpoint), signer)
+        return PushTarget(settings, endpoint(settings.endpoint), signer)
     except InvalidInput as error:
-        return PushTarget(configuration, None, None, str(error))
+        return PushTarget(settings, None, None, str(error))
 
 
 class PushHandler:
@@ -160,7 +159,7 @@ class PushHandler:
         breaker: CircuitBreaker,
         *,
         now: Callable[[], datetime],
-        gone: Callable[[str, QueueConfiguration], Awaitable[None]],
+        gone: Callable[[str, QueueSettings], Awaitable[None]],
         answered: Callable[[str, bool], None],
     ) -> None:
         """`gone` pauses the queue of an endpoint; `answered` receives whether one responded."""
@@ -194,10 +193,10 @@ class PushHandler:
         if target is None:
             return HANDED_BACK  # its queue no longer has an endpoint
         exchange = await self._exchange(job, target)
-        outcome = outcome_of(exchange, mode=target.configuration.mode, now=self._now())
+        outcome = outcome_of(exchange, mode=target.settings.mode, now=self._now())
         await self._report_endpoint(job, target, outcome)
         if outcome.action == "await_ack":
-            return await self._park(job, target.configuration, exchange)
+            return await self._park(job, target.settings, exchange)
         return _delivery_outcome(exchange, outcome, job.fence)
 
     async def _exchange(self, job: Job, target: PushTarget) -> PushExchange:
@@ -210,9 +209,9 @@ class PushHandler:
             target.signer,
             now=self._now(),
             agent=AGENT,
-            more=target.configuration.headers,
+            more=target.settings.headers,
         )
-        within = target.configuration.timeout
+        within = target.settings.timeout.total_seconds()
         return await self._sender.post(target.endpoint, body, headers, within=within)
 
     async def _report_endpoint(self, job: Job, target: PushTarget, outcome: PushOutcome) -> None:
@@ -224,27 +223,25 @@ class PushHandler:
         elif outcome.is_down:
             await self._breaker.failed(queue)
         elif outcome.action == "pause":
-            await self._stop(queue, target.configuration)
+            await self._stop(queue, target.settings)
         else:
-            await self._breaker.answered(job, target.configuration.mode)
+            await self._breaker.answered(job, target.settings.mode)
 
-    async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
+    async def _stop(self, queue: str, settings: QueueSettings) -> None:
         try:
-            await self._gone(queue, configuration)
+            await self._gone(queue, settings)
         except OnefoldError as error:
             log.warning("The queue %r could not be paused: %s", queue, error)
 
-    async def _park(
-        self, job: Job, configuration: QueueConfiguration, exchange: PushExchange
-    ) -> Parked:
+    async def _park(self, job: Job, settings: QueueSettings, exchange: PushExchange) -> Parked:
         """Let the job wait for its ack. If the ack came already, nothing changes."""
         pause = FIRST_PAUSE
         while True:
             try:
                 await self._deliveries.apark(
                     Delivery(job.id, job.fence),
-                    ack_timeout=timedelta(seconds=configuration.ack_timeout),
-                    dead=configuration.ack_timeout_action == "dead",
+                    ack_timeout=settings.ack_timeout,
+                    dead=settings.ack_timeout_action == "dead",
                     exchange=_json(exchange_record(exchange, job.fence)),
                 )
             except DatabaseError as error:

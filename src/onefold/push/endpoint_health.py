@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onefold.app.queues import Queues
     from onefold.model.job import Job
-    from onefold.model.queue import HeldWhy, Mode, ServedQueue
+    from onefold.model.queue import HeldWhy, Mode, Queue
 
 FAILURES: Final = 5
 """Failures in a row after which a queue is held."""
@@ -54,11 +54,11 @@ class CircuitBreaker:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By queue: failures of one endpoint are stored one after the other."""
 
-    def update(self, queues: Sequence[ServedQueue]) -> None:
+    def update(self, queues: Sequence[Queue]) -> None:
         """Read what other processes have stored."""
-        held = {queue.queue: queue.held_until for queue in queues}
+        held = {queue.full_name: queue.held_until for queue in queues}
         self._held = {queue: until for queue, until in held.items() if until is not None}
-        self._suspects = {queue.queue for queue in queues if queue.failures} | self._held.keys()
+        self._suspects = {queue.full_name for queue in queues if queue.failures} | self._held.keys()
         for queue in [queue for queue, lock in self._locks.items() if not lock.locked()]:
             del self._locks[queue]
 

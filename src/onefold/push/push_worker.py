@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold
-    from onefold.model.queue import QueueConfiguration, ServedQueue
+    from onefold.model.queue import Queue, QueueSettings
     from onefold.push.sender import Lookup
 
 
@@ -160,7 +160,7 @@ class PushWorker:
         self._policy = AddressPolicy(self._settings.allow)
         self._lookup = lookup
         self._queues: dict[str, int | None] = {}
-        self._known: dict[str, ServedQueue] = {}
+        self._known: dict[str, Queue] = {}
         self._answering: set[str] = set()
         """Queues whose endpoint answered the last push."""
         self._breaker = CircuitBreaker(onefold.queues, self._now)
@@ -220,9 +220,9 @@ class PushWorker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
+    async def _stop(self, queue: str, settings: QueueSettings) -> None:
         """Pause a queue whose endpoint is gone, unless it has a new one."""
-        endpoint = configuration.endpoint
+        endpoint = settings.endpoint
         assert endpoint is not None
         if await self._onefold.queues.astop(queue, endpoint=endpoint, why=GONE):
             log.warning(
@@ -256,9 +256,8 @@ class PushWorker:
 
     def _ack_timeout(self) -> timedelta | None:
         """The shortest ack timeout of all queues."""
-        configurations = [queue.configuration for queue in self._known.values()]
-        seconds = [each.ack_timeout for each in configurations if each.mode == "ack"]
-        return timedelta(seconds=min(seconds)) if seconds else None
+        queues = [queue for queue in self._known.values() if queue.mode == "ack"]
+        return min((queue.ack_timeout for queue in queues), default=None)
 
     # --- queues ---------------------------------------------------------------------------------
 
@@ -287,7 +286,7 @@ class PushWorker:
     async def _refresh(self) -> bool:
         """Read the queues; True if there are new ones."""
         queues = await self._onefold.queues.apushed()
-        found = {queue.queue: queue for queue in queues}
+        found = {queue.full_name: queue for queue in queues}
         self._breaker.update(queues)
         self._handler.targets = self._targets(found)
         is_new = not found.keys() <= self._known.keys()
@@ -295,15 +294,13 @@ class PushWorker:
         self._set_limits(found)
         return is_new
 
-    def _targets(self, found: dict[str, ServedQueue]) -> dict[str, PushTarget]:
+    def _targets(self, found: dict[str, Queue]) -> dict[str, PushTarget]:
         """Parse only the settings that have changed."""
         targets = dict[str, PushTarget]()
         for name, queue in found.items():
-            before = self._handler.targets.get(name)
-            same = before is not None and before.configuration == queue.configuration
-            targets[name] = (
-                before if same and before is not None else target_of(queue.configuration)
-            )
+            before, settings = self._handler.targets.get(name), queue.settings()
+            same = before is not None and before.settings == settings
+            targets[name] = before if same and before is not None else target_of(settings)
         return targets
 
     def _set_limits(self, names: Collection[str]) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onefold.hooks import Hooks
     from onefold.model.event import Event
     from onefold.model.job import Job
-    from onefold.model.queue import ServedQueue
+    from onefold.model.queue import Queue
 
 
 ENQUEUED: Final = "jobs.enqueued"
@@ -360,7 +360,7 @@ async def watch_queues(calls: Tenant, tell: Tell) -> None:
     while True:
         started = time.monotonic()
         try:
-            queues = await calls.queues.afind_saved(limit=MOST, counts=True)
+            queues = await calls.queues.afind(saved=True, limit=MOST)
         except DatabaseError as error:
             log.warning("The queues could not be counted for those who listen: %s", error)
         else:
@@ -372,7 +372,7 @@ async def watch_queues(calls: Tenant, tell: Tell) -> None:
         await asyncio.sleep(max(EVERY, (time.monotonic() - started) / SHARE))
 
 
-def _said(queue: ServedQueue) -> dict[str, Any]:
+def _said(queue: Queue) -> dict[str, Any]:
     counts = {} if queue.counts is None else msgspec.structs.asdict(queue.counts)
     held = {"heldUntil": iso_or_none(queue.held_until), "heldWhy": queue.held_why}
     return {**counts, "paused": queue.paused, **held}

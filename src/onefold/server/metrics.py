@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import Needs, OnefoldError, UsageError
-from onefold.model.checks import without_tenant
 from onefold.server.auth import refuse_tenants
 from onefold.server.request_context import Reply
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
     from onefold.app.onefold import Onefold
-    from onefold.model.queue import QueueSettings
+    from onefold.model.queue import Queue
     from onefold.server.request_context import RequestContext
 
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -97,11 +96,11 @@ class HttpMetrics:
         return Reply(200, body, (("content-type", CONTENT_TYPE_LATEST),))
 
 
-async def _queues(request: RequestContext) -> list[QueueSettings]:
+async def _queues(request: RequestContext) -> Sequence[Queue]:
     """The queues with their counts; empty if the database is not available."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return await request.onefold.queues.afind()
+            return (await request.onefold.queues.afind()).queues
     except (OnefoldError, TimeoutError) as error:
         log.warning("The gauges of queues are left out of a scrape: %r", error)
         return []
@@ -110,7 +109,7 @@ async def _queues(request: RequestContext) -> list[QueueSettings]:
 class _Scrape:
     """The metrics of a registry, and the gauges of queues."""
 
-    def __init__(self, registry: CollectorRegistry, queues: Sequence[QueueSettings]) -> None:
+    def __init__(self, registry: CollectorRegistry, queues: Sequence[Queue]) -> None:
         self._registry = registry
         self._queues = queues
 
@@ -119,7 +118,7 @@ class _Scrape:
         yield from queue_gauges(self._queues)
 
 
-def queue_gauges(queues: Sequence[QueueSettings]) -> Iterable[Metric]:
+def queue_gauges(queues: Sequence[Queue]) -> Iterable[Metric]:
     """Depth, age and running jobs by queue; queues of the same name are summed over tenants."""
     from prometheus_client.core import GaugeMetricFamily
 
@@ -133,21 +132,22 @@ def queue_gauges(queues: Sequence[QueueSettings]) -> Iterable[Metric]:
     )
     running = GaugeMetricFamily("onefold_queue_running", "Jobs that run.", labels=("queue",))
     for name, found in _by_label(queues).items():
-        depth.add_metric((name, "ready"), sum(queue.ready for queue in found))
-        depth.add_metric((name, "scheduled"), sum(queue.scheduled for queue in found))
+        counts = [queue.counts for queue in found if queue.counts is not None]
+        depth.add_metric((name, "ready"), sum(each.ready for each in counts))
+        depth.add_metric((name, "scheduled"), sum(each.scheduled for each in counts))
         ages = [queue.oldest.total_seconds() for queue in found if queue.oldest is not None]
         oldest.add_metric((name,), max(ages, default=0))
-        running.add_metric((name,), sum(queue.running for queue in found))
+        running.add_metric((name,), sum(each.running for each in counts))
     return (depth, oldest, running)
 
 
-def _by_label(queues: Sequence[QueueSettings]) -> Mapping[str, Sequence[QueueSettings]]:
+def _by_label(queues: Sequence[Queue]) -> Mapping[str, Sequence[Queue]]:
     """Tenants are not labels, and the number of names is limited."""
     from onefold.telemetry.prometheus import MOST_LABELS, OTHER
 
-    labels: dict[str, list[QueueSettings]] = {}
+    labels: dict[str, list[Queue]] = {}
     for queue in queues:
-        name = without_tenant(queue.name)
+        name = queue.name
         if name not in labels and len(labels) >= MOST_LABELS:
             name = OTHER
         labels.setdefault(name, []).append(queue)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from onefold.errors import DatabaseUnavailable
-from onefold.model.queue import QueueConfiguration
+from onefold.model.queue import QueueSettings
 from onefold.server.problems import UnknownQueue
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Place: TypeAlias = tuple[str, str]
 
 
 class _Query(msgspec.Struct, frozen=True):
-    task: asyncio.Task[QueueConfiguration]
+    task: asyncio.Task[QueueSettings]
     at: float
 
 
@@ -48,7 +48,7 @@ class QueueCache:
         self._clock = clock
         self._queries: dict[Place, _Query] = {}
 
-    async def get(self, tenant: str, name: str) -> QueueConfiguration:
+    async def get(self, tenant: str, name: str) -> QueueSettings:
         """The settings of a queue; raises `UnknownQueue`."""
         place, now = (tenant, name), self._clock()
         query = self._queries.get(place)
@@ -68,7 +68,7 @@ class QueueCache:
         """Drop the settings after a change. A running query may return the old ones."""
         self._queries.pop((tenant, name), None)
 
-    async def _read(self, place: Place) -> QueueConfiguration:
+    async def _read(self, place: Place) -> QueueSettings:
         try:
             return await self._look(*place)
         except BaseException:
@@ -77,7 +77,7 @@ class QueueCache:
                 del self._queries[place]
             raise
 
-    async def _look(self, tenant: str, name: str) -> QueueConfiguration:
+    async def _look(self, tenant: str, name: str) -> QueueSettings:
         calls = self._onefold.tenant(tenant) if tenant else self._onefold
         try:
             async with asyncio.timeout(PATIENCE):
@@ -87,4 +87,4 @@ class QueueCache:
             raise DatabaseUnavailable("The database", reason) from error
         if queue is None:
             raise UnknownQueue(name)
-        return queue.configuration
+        return queue

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onefold import Onefold
-from onefold.model.queue import QueueConfiguration
+from onefold.model.queue import QueueSettings
 from onefold.server.problems import UnknownQueue
 from onefold.server.queue_cache import QueueCache
 from tests.fixtures.colours import Store
@@ -21,8 +21,8 @@ class Time:
         return self.now
 
 
-def saying(attempts: int) -> QueueConfiguration:
-    return QueueConfiguration(max_attempts=attempts)
+def saying(attempts: int) -> QueueSettings:
+    return QueueSettings(max_attempts=attempts)
 
 
 async def opened(store: Store) -> tuple[Onefold, QueueCache, Time]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from onefold import QueueSettings
+from onefold import Queue, QueueCounts
 from onefold.server import metrics
 from onefold.telemetry.prometheus import MOST_LABELS
 from tests.fixtures.colours import Clock, Store
@@ -56,7 +56,9 @@ async def test_queues_of_several_tenants_are_one(store: Store, clock: Clock) -> 
 
 
 def test_queues_without_end_make_no_series_without_end() -> None:
-    queues = [QueueSettings(name=f"{number:04}", ready=1) for number in range(MOST_LABELS + 5)]
+    queues = [
+        Queue(name=f"{number:04}", counts=QueueCounts(ready=1)) for number in range(MOST_LABELS + 5)
+    ]
 
     depth, *_ = metrics.queue_gauges(queues)
 

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from onefold.model.queue import SECRETS, SigningSecret, new_secret, rotated
+from onefold.model.queue import SECRETS, QueueSettings, SigningSecret, new_secret
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -30,7 +30,7 @@ async def test_a_look_at_a_queue_does_not_show_its_secret(api: Api) -> None:
 
 
 async def test_a_secret_that_is_given_is_used(api: Api) -> None:
-    mine = new_secret().text
+    mine = new_secret()
     reply = await api("PUT", "/v1/queues/q", {**ENDPOINT, "signingSecret": mine})
     assert reply.json["signingSecret"] == mine
 
@@ -41,7 +41,7 @@ async def test_the_old_secret_signs_along_for_a_day(api: Api, clock: Clock) -> N
     told = (await api("POST", "/v1/queues/q/secret")).json
 
     assert told["signingSecret"] not in {old, None}
-    assert told["secrets"][1] == {"secret": old, "expiresAt": "2020-01-02T00:00:00.000Z"}
+    assert told["secrets"][1] == {"secret": old, "expiresAt": "2020-01-02T00:00:00Z"}
     clock.advance(timedelta(days=1))
     again = (await api("POST", "/v1/queues/q/secret", {"overlap": 60})).json
     assert [each["secret"] for each in again["secrets"]] == [
@@ -83,25 +83,30 @@ async def test_a_secret_that_is_none_is_refused_by_its_name(api: Api) -> None:
     assert reply.problem(400, "invalid_input")["field"] == "signingSecret"
 
 
+def signed_by(*secrets: SigningSecret) -> QueueSettings:
+    return QueueSettings(signing_secret=secrets[0].secret, previous_secrets=secrets[1:])
+
+
 def test_a_rotation_makes_no_old_secret_live_longer() -> None:
     soon = SigningSecret("old", NOW + timedelta(minutes=1))
-    over = SigningSecret("over", NOW)
+    settings = signed_by(SigningSecret("present"), soon, SigningSecret("over", NOW))
 
-    signing = rotated([SigningSecret("present"), soon, over], "new", now=NOW, overlap=HOUR)
+    signing = settings.rotated("new", now=NOW, overlap=HOUR).secrets
 
     assert signing == (SigningSecret("new"), SigningSecret("present", NOW + HOUR), soon)
 
 
 def test_a_secret_that_is_known_becomes_the_newest() -> None:
-    signing = rotated(
-        [SigningSecret("a"), SigningSecret("b", NOW + HOUR)], "b", now=NOW, overlap=HOUR
-    )
+    settings = signed_by(SigningSecret("a"), SigningSecret("b", NOW + HOUR))
+
+    signing = settings.rotated("b", now=NOW, overlap=HOUR).secrets
+
     assert signing == (SigningSecret("b"), SigningSecret("a", NOW + HOUR))
 
 
 def test_many_rotations_keep_so_many_secrets() -> None:
-    signing: tuple[SigningSecret, ...] = ()
+    settings = QueueSettings()
     for number in range(2 * SECRETS):
-        signing = rotated(signing, str(number), now=NOW, overlap=HOUR)
-    assert len(signing) == SECRETS
-    assert signing[0] == SigningSecret(str(2 * SECRETS - 1))
+        settings = settings.rotated(str(number), now=NOW, overlap=HOUR)
+    assert len(settings.secrets) == SECRETS
+    assert settings.signing_secret == str(2 * SECRETS - 1)

@@ -18,7 +18,6 @@ from starlette.routing import Mount
 from onefold import Job, Onefold
 from onefold.model.ids import new_id
 from onefold.model.outcome import PRESSED
-from onefold.model.queue import QueueConfiguration
 from onefold.push.deliver import body_of, headers_of
 from onefold.server import ServerSettings, create_app
 from onefold.server.app import ROUTES
@@ -176,7 +175,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
     path = tmp_path_factory.mktemp("schema") / "onefold.db"
     onefold = Onefold(f"sqlite:///{path}")
     onefold.migrate()
-    onefold.queues.save("payments", QueueConfiguration())
+    onefold.queues.save("payments")
     job = onefold.enqueue("charge", queue="payments")
     app = create_app(onefold, ServerSettings(anonymous=True, push=False, access_log=False))
     schema = schemathesis.openapi.from_asgi("/v1/openapi.json", app)

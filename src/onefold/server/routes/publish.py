@@ -21,7 +21,7 @@ from onefold.server.request_context import Reply, Route
 from onefold.server.simpleq import Published, PublishedMany, published
 
 if TYPE_CHECKING:
-    from onefold.model.queue import QueueConfiguration
+    from onefold.model.queue import QueueSettings
     from onefold.server.request_context import RequestContext
 
 
@@ -114,7 +114,7 @@ def new_job_of(
     *,
     name: str,
     queue: str,
-    settings: QueueConfiguration,
+    settings: QueueSettings,
     key: str | None,
     request_id: str,
 ) -> NewJob:
@@ -212,7 +212,7 @@ async def publish_batch(asking: RequestContext) -> Reply:
 
 
 def _new_jobs(
-    asking: RequestContext, body: BatchBody, name: str, settings: QueueConfiguration
+    asking: RequestContext, body: BatchBody, name: str, settings: QueueSettings
 ) -> list[NewJob]:
     queue = qualified(asking.tenant, name)
     new_jobs: list[NewJob] = []

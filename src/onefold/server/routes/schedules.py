@@ -31,7 +31,7 @@ from onefold.web.problems import Refused, make
 if TYPE_CHECKING:
     from onefold.app.schedules import ScheduleOptions
     from onefold.model.job import UniqueWhile
-    from onefold.model.queue import QueueConfiguration
+    from onefold.model.queue import QueueSettings
     from onefold.model.schedule import Schedule
     from onefold.server.request_context import RequestContext
 
@@ -131,9 +131,7 @@ async def put_schedule(asking: RequestContext) -> Reply:
     return Reply(201 if is_new else 200, answer_of(schedule))
 
 
-def _options(
-    asking: RequestContext, body: ScheduleBody, queue: QueueConfiguration
-) -> ScheduleOptions:
+def _options(asking: RequestContext, body: ScheduleBody, queue: QueueSettings) -> ScheduleOptions:
     most = queue.max_attempts if body.max_attempts is None else body.max_attempts
     return {
         "queue": qualified(asking.tenant, body.queue),

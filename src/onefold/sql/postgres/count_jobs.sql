@@ -1,10 +1,11 @@
--- The number of jobs per queue that are due, scheduled and running, and how long the oldest job has been
--- due (negative if none is). It reads the three indexes that contain no ended jobs.
+-- The number of jobs per queue that are due, scheduled, running and waiting for their ack, and how long
+-- the oldest job has been due (negative if none is). It reads the three indexes without ended jobs.
 select
     counted.queue,
     sum(counted.ready)::bigint,
     sum(counted.scheduled)::bigint,
     sum(counted.running)::bigint,
+    sum(counted.awaiting)::bigint,
     max(counted.oldest)
 from (
     select
@@ -12,6 +13,7 @@ from (
         count(*) filter (where j.run_at <= clock.now) as ready,
         count(*) filter (where j.run_at > clock.now) as scheduled,
         0 as running,
+        0 as awaiting,
         max(clock.now - j.run_at) as oldest
     from onefold.job as j
     cross join
@@ -25,6 +27,7 @@ from (
         count(*) filter (where j.run_at <= clock.now),
         count(*) filter (where j.run_at > clock.now),
         0,
+        0,
         max(clock.now - j.run_at)
     from onefold.job as j
     cross join
@@ -33,7 +36,7 @@ from (
     where j.shard = :shard::smallint and j.state = 0 and j.group_key is not null
     group by j.queue
     union all
-    select j.queue, 0, 0, count(*), null
+    select j.queue, 0, 0, count(*), count(*) filter (where j.awaiting = j.fence), null
     from onefold.job as j
     where j.shard = :shard::smallint and j.state = 1
     group by j.queue

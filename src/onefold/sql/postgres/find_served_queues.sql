@@ -1,8 +1,10 @@
 -- The queues of a tenant on the server, or the one with the given name, with their state. The row of
 -- `queue` is on the same shard.
 select
-    s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
-    q.held_why, coalesce(q.failures, 0)
+    case when s.tenant = '' then s.name else '{' || s.tenant || '}' || s.name end,
+    s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until, q.held_why,
+    coalesce(q.failures, 0), coalesce(q.declared, true), coalesce(q.ordered, false), q.concurrency,
+    q.rate_count, q.rate_period, q.group_concurrency, q.group_rate_count, q.group_rate_period
 from (
     select served.tenant, served.name, served.settings, served.created_at, served.updated_at
     from onefold.served_queue as served

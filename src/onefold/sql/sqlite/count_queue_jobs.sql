@@ -1,12 +1,14 @@
 -- The number of jobs of these queues that are due, scheduled, running, waiting for their ack, and dead
--- (of the tenant). It reads the four indexes that contain such jobs.
+-- (of the tenant), and how long the oldest job has been due (negative if none is). It reads the four
+-- indexes that contain such jobs.
 select
     counted.queue,
     sum(counted.ready),
     sum(counted.scheduled),
     sum(counted.running),
     sum(counted.awaiting),
-    sum(counted.dead)
+    sum(counted.dead),
+    max(counted.oldest)
 from (
     select
         j.queue as queue,
@@ -14,7 +16,8 @@ from (
         sum(j.run_at > :now) as scheduled,
         0 as running,
         0 as awaiting,
-        0 as dead
+        0 as dead,
+        max(:now - j.run_at) as oldest
     from onefold_job as j
     where
         j.shard = :shard
@@ -23,7 +26,7 @@ from (
         and j.group_key is null
     group by j.queue
     union all
-    select j.queue, sum(j.run_at <= :now), sum(j.run_at > :now), 0, 0, 0
+    select j.queue, sum(j.run_at <= :now), sum(j.run_at > :now), 0, 0, 0, max(:now - j.run_at)
     from onefold_job as j
     where
         j.shard = :shard
@@ -32,12 +35,12 @@ from (
         and j.group_key is not null
     group by j.queue
     union all
-    select j.queue, 0, 0, count(*), coalesce(sum(j.awaiting = j.fence), 0), 0
+    select j.queue, 0, 0, count(*), coalesce(sum(j.awaiting = j.fence), 0), 0, null
     from onefold_job as j
     where j.shard = :shard and j.queue in (select value from json_each(:queues)) and j.state = 1
     group by j.queue
     union all
-    select j.queue, 0, 0, 0, 0, count(*)
+    select j.queue, 0, 0, 0, 0, count(*), null
     from onefold_job as j
     where
         j.shard = :shard
