@@ -9,8 +9,7 @@ from onefold.web import problems
 from onefold.web.forms import Form, FormEntry, FormKey, FormKeys, Submitted
 from onefold.web.forms.pages import page
 from onefold.web.http import HttpRequest, HttpResponse
-from onefold.web.idempotency.body import digested
-from onefold.web.idempotency.request_claim import KeyedRequest
+from onefold.web.idempotency.body import Digested, digested
 from onefold.web.problems import Problem
 from tests.forms.html import inputs, value
 
@@ -24,8 +23,8 @@ def post(content_type: str = URLENCODED, accept: str = HTML) -> HttpRequest:
     return HttpRequest(method="POST", path="/orders", query="from=home", headers=headers)
 
 
-def asked(fields: dict[str, str], accept: str = HTML) -> KeyedRequest:
-    return KeyedRequest(post(accept=accept), digested(urlencode(fields).encode()), None)
+def asked(fields: dict[str, str], accept: str = HTML) -> tuple[HttpRequest, Digested]:
+    return post(accept=accept), digested(urlencode(fields).encode())
 
 
 def header(answer: HttpResponse, name: str) -> str | None:
@@ -150,7 +149,7 @@ def test_h222_submitting_as_new_has_a_new_key_and_the_same_contents(keys: FormKe
     form = Form(keys, "order")
 
     answer = form.page(
-        asked({"what": "coffee", "onefold_key": old}), problems.make(problems.KEY_REUSED)
+        *asked({"what": "coffee", "onefold_key": old}), problems.make(problems.KEY_REUSED)
     )
 
     assert answer is not None
@@ -168,7 +167,7 @@ def test_h225_a_form_that_was_open_too_long_keeps_what_was_entered(keys: FormKey
     form = Form(keys, "order")
     body = {"what": "coffee", "onefold_key": keys.issue("order", "a")}
 
-    answer = form.page(asked(body), problems.make(problems.KEY_EXPIRED))
+    answer = form.page(*asked(body), problems.make(problems.KEY_EXPIRED))
 
     assert answer is not None
     assert answer.status == 400
@@ -180,7 +179,7 @@ def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
     form = Form(keys, "order")
     body = {"what": "everything to Mallory", "onefold_key": "forged"}
 
-    answer = form.page(asked(body), problems.key_invalid("is not valid here"))
+    answer = form.page(*asked(body), problems.key_invalid("is not valid here"))
 
     assert answer is not None
     assert answer.status == 400
@@ -191,7 +190,7 @@ def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
 def test_h225_a_refused_visitor_is_led_to_where_the_form_is(keys: FormKeys) -> None:
     form = Form(keys, "order", url="/orders/new")
 
-    answer = form.page(asked({}), problems.key_missing("Idempotency-Key"))
+    answer = form.page(*asked({}), problems.key_missing("Idempotency-Key"))
 
     assert answer is not None
     assert b'<a href="/orders/new">' in answer.body
@@ -209,7 +208,7 @@ def test_h230_a_script_is_told_in_json(keys: FormKeys) -> None:
     form = Form(keys, "order")
 
     assert (
-        form.page(asked({}, accept="application/json"), problems.make(problems.KEY_REUSED)) is None
+        form.page(*asked({}, accept="application/json"), problems.make(problems.KEY_REUSED)) is None
     )
 
 
@@ -221,8 +220,8 @@ def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
 
     form = Form(keys, "order", page=own)
 
-    mine = form.page(asked({"what": "Tee"}), problems.make(problems.IN_PROGRESS, retry_after=1))
-    ours = form.page(asked({"what": "Tee"}), problems.make(problems.OUTCOME_UNKNOWN))
+    mine = form.page(*asked({"what": "Tee"}), problems.make(problems.IN_PROGRESS, retry_after=1))
+    ours = form.page(*asked({"what": "Tee"}), problems.make(problems.OUTCOME_UNKNOWN))
 
     assert mine is not None
     assert mine.body == b"Bitte warten: Tee"
@@ -239,7 +238,7 @@ def test_h224_an_applications_own_page_is_not_given_what_was_forged(keys: FormKe
 
     form = Form(keys, "order", page=own)
     body = {"what": "everything to Mallory", "onefold_key": "forged"}
-    form.page(asked(body), problems.key_invalid("is not valid here"))
+    form.page(*asked(body), problems.key_invalid("is not valid here"))
 
     assert given == [Submitted()]
 

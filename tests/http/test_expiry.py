@@ -13,7 +13,7 @@ from onefold.web.http import HttpResponse
 from onefold.web.idempotency.key import KeyRules
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
-from tests.http.apps_steps import DONE, Counter
+from tests.http.apps_steps import DONE, Counter, vanish
 from tests.http.scenario_modes import LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import OpenSite
 
@@ -69,10 +69,10 @@ async def test_h184_the_sweep_takes_what_is_settled_and_expired_and_nothing_at_w
     settled = Counter(onefold, takeover="refuse", retention=HOUR)
     await settled.carry_out()
     vanished = settled.exchange(key="vanished")
-    await vanished.arun(vanished.take())
+    await vanish(vanished)
     clock.advance(2 * HOUR)
     at_work = settled.exchange(key="at-work")
-    await at_work.arun(at_work.take())
+    await vanish(at_work)
 
     assert await onefold.deliveries.asweep() == 1
 

@@ -4,7 +4,7 @@ import pytest
 
 from onefold.app.keys import scope_of, stored_scopes
 from onefold.web.http import HttpRequest
-from onefold.web.idempotency.keyed_routes import _scope
+from onefold.web.idempotency.key import _scope
 from onefold.web.idempotency.policy import policy
 
 BY_CALLER = policy({"takeover": "refuse"})

@@ -28,7 +28,6 @@ from onefold.web.idempotency.keyed_routes import (
     PathTable,
     RouteRegistry,
 )
-from onefold.web.idempotency.request_claim import KeyedRequest
 from onefold.web.problems import INCOMPLETE, NOT_CONFIGURED, Refused, make, too_large
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class Conversation:
         try:
             body = await self._body(route.policy.max_request)
         except Refused as refused:
-            return KeyedRequest(self.request, NOTHING, None).refusal(refused.problem, route.policy)
+            return route.refusal(refused.problem, self.request, NOTHING)
         self._exchange = Exchange(
             route, self.request, body, principal=principal, tenant=tenant, target=target
         )

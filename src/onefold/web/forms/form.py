@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from onefold.web.forms.form_keys import FormKey
     from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.idempotency.body import Digested
-    from onefold.web.idempotency.request_claim import KeyedRequest
     from onefold.web.problems import Problem
 
 
@@ -207,26 +206,26 @@ class Form:
             raise Refused(key_invalid("differs between the form and the header"))
         return in_header if in_field is None else in_field
 
-    def page(self, keyed: KeyedRequest, problem: Problem) -> HttpResponse | None:
+    def page(self, request: HttpRequest, body: Digested, problem: Problem) -> HttpResponse | None:
         """The page for a problem; None for a client that prefers JSON."""
-        if not prefers_html(keyed.request):
+        if not prefers_html(request):
             return None
-        form = self._form(keyed, problem)
+        form = self._form(request, body, problem)
         if self._own_page is not None:
-            own = self._own_page(problem, keyed.request, form)
+            own = self._own_page(problem, request, form)
             if own is not None:
                 return own
         return page(problem, form, url=self._url)
 
-    def _form(self, keyed: KeyedRequest, problem: Problem) -> Submitted:
+    def _form(self, request: HttpRequest, body: Digested, problem: Problem) -> Submitted:
         """The submitted fields that a page may contain, and the key for the next submission."""
         if problem.code in (KEY_INVALID.code, KEY_MISSING.code):
             # Another site may have submitted it with the browser of the visitor.
             return Submitted()
-        form = read_form(keyed.request, keyed.body)
+        form = read_form(request, body)
         if problem.code not in (KEY_EXPIRED.code, KEY_REUSED.code):
             return form
-        old = self._text(keyed.request, keyed.body)
+        old = self._text(request, body)
         assert old is not None, "such a problem is about a key that was checked"
         new = str(uuid4()) if self._keys is None else self._keys.renew(old)
         return form.with_value(self._field, new)

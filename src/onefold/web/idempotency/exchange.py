@@ -2,7 +2,7 @@
 
 Joined: the claim is the first statement of the handler's transaction and the response its last.
 Leased: the claim is committed first, and the response is stored while the lease is still held.
-ASGI, WSGI and Django run the procedures `begin`, then `finish` or `fail`.
+ASGI, WSGI, Django and the server run the procedures `begin`, then `finish` or `fail`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,32 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from onefold.databases import Transact
-from onefold.effects.claims import settle_item
-from onefold.errors import DatabaseError, LeaseLost, OutcomeUnknown, UsageError
-from onefold.model.claim import Claim, Holding, Replay, StoredClaim, Wanted, Won
+from onefold.effects.claims import DatabaseClaims, settle_item
+from onefold.effects.verify import Done, ask, resolve
+from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, OutcomeUnknown, UsageError
+from onefold.model.claim import Claim, Holding, Mismatch, Replay, StoredClaim, Unknown, Wanted, Won
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Batch, Begin, Execute, Pause, kept_task
+from onefold.runtime import Batch, Begin, Call, Execute, Pause, kept_task
 from onefold.web import problems
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.encryption import UnreadableAnswer
 from onefold.web.idempotency.once_parameter import Once
 from onefold.web.idempotency.policy import CLIENT_ERRORS
 from onefold.web.idempotency.request_claim import RequestClaim
+from onefold.web.idempotency.stored_response import read_response, replay, write_response
 from onefold.web.problems import Refused
 from onefold.web.transient_errors import is_passing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import timedelta
 
-    from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.operations.statement import Operation, Sql
     from onefold.runtime import Procedure
-    from onefold.web.http import Header, HttpResponse
-    from onefold.web.idempotency.policy import Fate, RoutePolicy
+    from onefold.web.http import Header
+    from onefold.web.idempotency.policy import Fate
+    from onefold.web.problems import Problem, ProblemKind
 
 T = TypeVar("T")
 
@@ -53,18 +58,15 @@ class Exchange(RequestClaim):
 
     is_open: bool = False
     """True while the handler runs and its response will be stored or committed."""
-    unprotected: bool = False
     has_succeeded: bool = False
     has_steps: bool = False
     """True if the attempt has written steps that a resume would find."""
+    problem: Problem | None = None
+    """Why the request was rejected."""
+    _is_unprotected: bool = False
     _once: Once | None = None
     _error: BaseException | None = None
     _is_undone: bool = False
-    # Declared again for type checkers: this class assigns what the base class declares.
-    policy: RoutePolicy
-    transaction: HandlerTransaction | None
-    outcome: str
-    client_left: bool
 
     @property
     def once(self) -> Once:
@@ -79,15 +81,15 @@ class Exchange(RequestClaim):
         more: list[Header] = []
         if not self.is_open:
             return ()
-        if self.policy.mark_first and self.keyed.key is not None:
+        if self.policy.mark_first and self.key is not None:
             more.append((self.policy.marker, "false"))
-        if self.unprotected:
+        if self._is_unprotected:
             more.append((UNPROTECTED, "true"))
         return tuple(more)
 
     def is_lost_by(self, error: BaseException | None) -> bool:
         """True if the handler has stopped because it lost its key: this is not a failure."""
-        return self.once.is_lost_by(error)
+        return isinstance(error, LeaseLost) and self.once.lost
 
     # --- run --------------------------------------------------------------------------------------
 
@@ -114,11 +116,15 @@ class Exchange(RequestClaim):
         begun = kept_task(self.runtime.arun(self.begin()))
         try:
             if disconnected is not None and self.policy.wait is not None:
-                await _first_of(begun, disconnected())
-                self.client_left = True
+                gone = asyncio.ensure_future(disconnected())
+                try:
+                    await asyncio.wait({begun, gone}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    gone.cancel()
+                self._client_left = True
             response = await asyncio.shield(begun)
         except asyncio.CancelledError:
-            self.client_left = True
+            self._client_left = True
             await asyncio.shield(kept_task(self._give_back_after(begun)))
             raise
         if self.transaction is not None:
@@ -135,75 +141,117 @@ class Exchange(RequestClaim):
 
     def look(self) -> Procedure[HttpResponse | None]:
         """The replay for a retry, by a read; None if more is needed."""
-        try:
-            self._identify()
-            response = None if self.keyed.key is None else (yield from self._look())
-        except Refused as refused:
-            return self._refusal(refused.problem)
-        if response is not None:
-            self.route.registry.ended(self)
-        return response
+        return (yield from self._answered(self._look))
 
     def begin(self) -> Procedure[HttpResponse | None]:
         """Claim the key. None: the handler runs; otherwise the response to send."""
-        response = yield from self.take()
+        response = yield from self._answered(self._begin)
         if response is not None:
             return response
         registry = self.route.registry
         self._once = Once(self, registry.onefold)
         if self.claim is not None and not self.policy.joined:
             self._once.kept_lease = registry.lease_keeper.keep(self.claim, self.policy.lease)
-        self.is_open = self.transaction is not None or self.claim is not None or self.unprotected
+        is_held = self.transaction is not None or self.claim is not None
+        self.is_open = is_held or self._is_unprotected
         return None
 
-    def take(self) -> Procedure[HttpResponse | None]:
-        """Claim the key, and do not renew its lease."""
+    def _answered(
+        self, attempt: Callable[[], Procedure[HttpResponse | None]]
+    ) -> Procedure[HttpResponse | None]:
+        """Read the key, then do `attempt`; a rejection is a response, too."""
         try:
             self._identify()
-            response = yield from self._begin()
         except Refused as refused:
             return self._refusal(refused.problem)
+        try:
+            response = yield from attempt()
+        except UsageError:
+            raise
+        except Exception as error:
+            log.exception("A key could not be claimed or replayed: %s", error)  # noqa: TRY401
+            response = self._rejected("unavailable", problems.UNAVAILABLE, retry_after=1)
         if response is not None:
             self.route.registry.ended(self)
         return response
 
     def _look(self) -> Procedure[HttpResponse | None]:
+        if self.key is None:
+            return None
         try:
             found = yield from self._find()
         except DatabaseError:
             return None
         self._has_looked = found is None
-        if not isinstance(found, Replay):
-            return None
-        try:
-            return (yield from self._response_to(found))
-        except (UsageError, Refused):
-            raise
-        except Exception as error:  # noqa: BLE001 - of a function of the application
-            return self._unavailable(error)
+        return (yield from self._response_to(found)) if isinstance(found, Replay) else None
 
     def _begin(self) -> Procedure[HttpResponse | None]:
         claimed: Claimed | None = None
         try:
-            if self.keyed.key is not None:
+            if self.key is not None:
                 claimed = yield from self._claim_or_wait()
                 return (yield from self._response_to(claimed))
             if self.policy.joined:
                 self.transaction = yield Begin(self._target, self.route.is_plain)
-        except (UsageError, Refused):
+        except UsageError:
             raise
-        except Exception as error:
+        except Exception:
             # A claim that was answered may mean that the request has run already.
             if not self.policy.fail_open or claimed is not None:
-                return self._unavailable(error)
+                raise
             log.exception("A request runs unprotected: its key could not be claimed.")
-            self.outcome, self.unprotected = "unprotected", True
+            self.outcome, self._is_unprotected = "unprotected", True
         return None
 
-    def _unavailable(self, error: Exception) -> HttpResponse:
-        log.error("A key could not be claimed or replayed: %s", error, exc_info=error)
-        self.outcome = "unavailable"
-        return self._refusal(problems.make(problems.UNAVAILABLE, retry_after=1))
+    def _response_to(self, claimed: Claimed) -> Procedure[HttpResponse | None]:
+        match claimed:
+            case Won(claim):
+                self.claim = claim
+                self.outcome = "resumed" if claim.resumed else "won"
+                return None
+            case Replay(result):
+                if result is None:
+                    # Settled by an operator, without a response.
+                    return self._rejected("replayed", problems.RESPONSE_NOT_KEPT)
+                self.outcome = "replayed"
+                return (yield from self._replay(result))
+            case Busy(retry_after):
+                # Not the whole lease: most handlers are done soon, and one that has run for a
+                # while may run for as long again. Whole seconds, at least one.
+                wait = min(retry_after, self._running)
+                return self._rejected("busy", problems.IN_PROGRESS, retry_after=wait)
+            case Mismatch():
+                return self._rejected("mismatch", problems.KEY_REUSED)
+            case Unknown():
+                return (yield from self._verify(claimed))
+
+    def _replay(self, result: object) -> Procedure[HttpResponse]:
+        policy, request = self.policy, self.request
+        try:
+            stored = read_response(result, policy, self._key)
+        except UnreadableAnswer as error:
+            log.error("The stored response of a key cannot be read: %s", error)  # noqa: TRY400
+            return self._rejected("unknown", problems.OUTCOME_UNKNOWN)
+        if policy.refresh is not None and isinstance(stored, HttpResponse):
+            stored = yield Call(policy.refresh, (request, stored))
+        return replay(stored, policy, request)
+
+    def _verify(self, unknown: Unknown) -> Procedure[HttpResponse | None]:
+        verify, key = self.policy.verify, self._key.key
+        found = None if verify is None else (yield from ask(verify, key, label=key))
+        if found is None:
+            return self._rejected("unknown", problems.OUTCOME_UNKNOWN)
+        text = ""
+        if isinstance(found, Done):
+            if not isinstance(found.result, HttpResponse):
+                raise InvalidInput("verify", f"must return Done(HttpResponse(…)), got {found!r}")
+            text = self._text(found.result)
+        stored = DatabaseClaims(self.route.registry.context)
+        taken = yield from resolve(stored, self._wanted(), unknown, found, result=text)
+        claimed = Won(taken) if taken is not None else (yield from self._claim())
+        if isinstance(claimed, Unknown):
+            return self._rejected("unknown", problems.OUTCOME_UNKNOWN)
+        return (yield from self._response_to(claimed))
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -284,14 +332,13 @@ class Exchange(RequestClaim):
     def _lose(self) -> Procedure[HttpResponse]:
         """The handler has stopped because another attempt holds the key."""
         yield from self._undo()
-        self.outcome = "lost"
-        return self._refusal(problems.make(problems.LEASE_LOST, retry_after=1))
+        return self._rejected("lost", problems.LEASE_LOST, retry_after=1)
 
     def _close(self) -> None:
         self.is_open = False
         self._stop_renewing()
         self.route.registry.ended(self)
-        self.route.registry.warn_of_unused(self.route, self.once)
+        self.route.registry.warn_of_unused(self)
 
     def _stop_renewing(self) -> None:
         if self._once is not None and self._once.kept_lease is not None:
@@ -321,9 +368,8 @@ class Exchange(RequestClaim):
             if not is_passing(error):
                 raise
             log.exception("A request could not be committed.")
-            self.outcome = "unavailable"
             kind = problems.CONFLICT_RETRY if is_settled is False else problems.NOT_RECORDED
-            return self._refusal(problems.make(kind, retry_after=1))
+            return self._rejected("unavailable", kind, retry_after=1)
         return response
 
     def _finish_leased(
@@ -333,13 +379,11 @@ class Exchange(RequestClaim):
             try:
                 yield self._settlement(claim, response, fate)
             except LeaseLost:
-                self.outcome = "lost"
-                return self._refusal(problems.make(problems.LEASE_LOST, retry_after=1))
+                return self._rejected("lost", problems.LEASE_LOST, retry_after=1)
             except DatabaseError:
                 if pause is None:
                     log.exception("A response could not be stored.")
-                    self.outcome = "unavailable"
-                    return self._refusal(problems.make(problems.NOT_RECORDED, retry_after=1))
+                    return self._rejected("unavailable", problems.NOT_RECORDED, retry_after=1)
                 yield Pause(pause)
             else:
                 break
@@ -391,17 +435,21 @@ class Exchange(RequestClaim):
             self._is_undone = True
             yield from self._roll_back()
 
+    def _text(self, response: HttpResponse) -> str:
+        return write_response(response, self.policy, self._key)
+
+    def _rejected(
+        self, outcome: str, kind: ProblemKind, *, retry_after: timedelta | float | None = None
+    ) -> HttpResponse:
+        self.outcome = outcome
+        return self._refusal(problems.make(kind, retry_after=retry_after))
+
+    def _refusal(self, problem: Problem) -> HttpResponse:
+        self.problem = problem
+        return self.route.refusal(problem, self.request, self.body)
+
 
 def _claim_and_settle(sql: Sql, wanted: Wanted, text: str) -> Operation[None]:
     claimed = yield from claims.claim(sql, wanted)
     if isinstance(claimed, Won):
         yield from claims.settle(sql, [claims.Settlement(claimed.claim, text)])
-
-
-async def _first_of(one: asyncio.Task[Any], other: Awaitable[Any]) -> None:
-    """Wait until one of two has ended; the other one is not awaited."""
-    two = asyncio.ensure_future(other)
-    try:
-        await asyncio.wait({one, two}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        two.cancel()

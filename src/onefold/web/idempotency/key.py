@@ -1,4 +1,4 @@
-"""The key of a request: where it is, and which keys are valid.
+"""The key of a request: where it is, which keys are valid, and who they belong to.
 
 A structured-field string (`"8e03…"`) and the bare text (`8e03…`) are the same key, unless the rules
 are strict. A key is never part of a response.
@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
+from uuid import UUID
 
 import msgspec
 
+from onefold.app.keys import scope_of
 from onefold.errors import InvalidInput, Needs
 from onefold.model import checks
 from onefold.model.checks import KEY_BYTES
-from onefold.web.problems import Refused, key_invalid
+from onefold.model.claim import ClaimKey
+from onefold.model.unique import fingerprint as digest
+from onefold.web.problems import (
+    KEY_EXPIRED,
+    NOT_IDENTIFIED,
+    Refused,
+    key_invalid,
+    key_missing,
+    make,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
     from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.idempotency.body import Digested
-    from onefold.web.idempotency.request_claim import KeyedRequest
+    from onefold.web.idempotency.policy import RoutePolicy
     from onefold.web.problems import Problem
 
 
@@ -35,6 +49,10 @@ _ZERO_UUID: Final = "00000000-0000-0000-0000-000000000000"
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # Room for parameters, which are read and ignored.
 _PARAMETERS: Final = 1024
+_MILLISECOND: Final = 1000
+_DATED: Final = 7
+_AHEAD: Final = 3_600_000_000
+"""Microseconds that the clock of a client may be ahead."""
 
 
 class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +71,6 @@ class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
     """Which spellings are one key: UUIDs in upper and lower case. None is none: byte by byte."""
 
     def __post_init__(self) -> None:
-        """Refuse rules that no key can follow, or that the store cannot keep."""
         checks.listed(self.headers, "headers", "names of headers")
         if not self.headers or not all(_TOKEN.fullmatch(name) for name in self.headers):
             raise InvalidInput("headers", f"must be names of headers, got {self.headers!r}")
@@ -122,7 +139,7 @@ def _refused(reason: str) -> Refused:
 
 @runtime_checkable
 class KeySource(Protocol):
-    """Finds keys, and tells of them in its own way."""
+    """Another place of keys than a header, with its own pages for rejected requests."""
 
     @property
     def surface(self) -> str:
@@ -140,6 +157,59 @@ class KeySource(Protocol):
         """The scope and the key; None if there is none, `Refused` if it is not valid."""
         ...
 
-    def page(self, keyed: KeyedRequest, problem: Problem) -> HttpResponse | None:
-        """The answer that stands for a problem; None for the problem itself."""
+    def page(self, request: HttpRequest, body: Digested, problem: Problem) -> HttpResponse | None:
+        """The response instead of a problem; None for the problem itself."""
         ...
+
+
+def claim_key(
+    policy: RoutePolicy,
+    request: HttpRequest,
+    body: Digested,
+    *,
+    principal: object,
+    tenant: object,
+    now: Callable[[], int],
+) -> ClaimKey | None:
+    """The key of a request; `Refused` if it has none and its route requires one."""
+    if policy.form is not None:
+        found = policy.form.read(request, body, _named(principal))
+    elif (key := read_key(request, policy.key)) is None:
+        found = None
+    else:
+        if policy.expired == "refuse":
+            _refuse_old(key, policy.retention, now())
+        found = _scope(policy, request, principal), key
+    if found is None and policy.required:
+        raise Refused(key_missing(policy.key.headers[0]))
+    owner = checks.text("" if tenant is None else _named(tenant), "tenant")
+    return None if found is None else ClaimKey(owner, policy.surface, *found)
+
+
+def _refuse_old(key: str, retention: timedelta, now: int) -> None:
+    found = UUID(key)
+    if found.version != _DATED:
+        raise _refused("must be a UUID of version 7, which contains its time")
+    issued = (found.int >> 80) * _MILLISECOND
+    if issued <= now - retention.total_seconds() * 1_000_000:
+        raise Refused(make(KEY_EXPIRED))
+    if issued > now + _AHEAD:
+        # It would be valid after its response is deleted.
+        raise _refused("must not be dated in the future")
+
+
+def _scope(policy: RoutePolicy, request: HttpRequest, principal: object) -> str:
+    """The caller, and the route if keys are unique per route."""
+    named = _named(principal)
+    if not isinstance(named, str) or not named:
+        raise Refused(make(NOT_IDENTIFIED))
+    caller = scope_of(named)
+    if policy.scope == "principal":
+        return caller
+    text = f"{caller}\n{request.operation}"
+    return text if len(text.encode()) <= KEY_BYTES else f"{caller}\n{digest(request.operation)}"
+
+
+def _named(caller: object) -> object:
+    """Numbers and UUIDs as text."""
+    return str(caller) if type(caller) in (int, UUID) else caller

@@ -9,20 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
-from uuid import UUID
 
 import msgspec
 
-from onefold.app.keys import scope_of
 from onefold.effects.lease_keeper import LeaseKeeper
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
-from onefold.model import checks
 from onefold.model.checks import options_of
-from onefold.model.claim import ClaimKey
 from onefold.model.event import KeyAnswered
-from onefold.model.unique import fingerprint as digest
-from onefold.web import problems
-from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.policy import C, RouteOptions, RoutePolicy, policy
 
 if TYPE_CHECKING:
@@ -31,10 +24,10 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold
     from onefold.runtime import Runtime
-    from onefold.web.http import HttpRequest
+    from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.exchange import Exchange
-    from onefold.web.idempotency.once_parameter import Once
+    from onefold.web.problems import Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,11 +47,6 @@ MARK: Final = "__onefold_route__"
 """The attribute of a decorated function that has its `KeyedRoute`."""
 DECORATED: Final = "__onefold_decorated__"
 """The same attribute of the function that was decorated."""
-
-_MILLISECOND: Final = 1000
-_DATED: Final = 7
-_AHEAD: Final = 3_600_000_000
-"""Microseconds that the clock of a client may be ahead."""
 
 log: logging.Logger = logging.getLogger("onefold.web")
 
@@ -133,6 +121,13 @@ class KeyedRoute:
                 " distinguishes them (a session, a cart), never a constant.",
             )
 
+    def refusal(self, problem: Problem, request: HttpRequest, body: Digested) -> HttpResponse:
+        """The response to a request that does not run."""
+        described = problem.described_by(self.policy.link)
+        form = self.policy.form
+        page = None if form is None else form.page(request, body, described)
+        return described.answer(request) if page is None else page
+
     def summary(self) -> str:
         """The guarantee, in one line."""
         made = self.policy
@@ -182,53 +177,9 @@ class RouteRegistry:
         self.routes.append(route)
         return route
 
-    def claim_key(
-        self,
-        made: RoutePolicy,
-        request: HttpRequest,
-        body: Digested,
-        *,
-        principal: object,
-        tenant: object,
-    ) -> ClaimKey | None:
-        """The key of a request; `Refused` if it has none and its route requires one."""
-        found = self._found(made, request, body, principal)
-        if found is None and made.required:
-            raise problems.Refused(
-                problems.key_missing(made.key.headers[0]).described_by(made.link)
-            )
-        owner = checks.text("" if tenant is None else _named(tenant), "tenant")
-        return None if found is None else ClaimKey(owner, made.surface, *found)
-
-    def _found(
-        self, made: RoutePolicy, request: HttpRequest, body: Digested, principal: object
-    ) -> tuple[str, str] | None:
-        """The scope (caller, and perhaps route) and the key of the client."""
-        if made.form is not None:
-            return made.form.read(request, body, _named(principal))
-        key = read_key(request, made.key)
-        if key is None:
-            return None
-        if made.expired == "refuse":
-            self._refuse_old(key, made)
-        return _scope(made, request, principal), key
-
-    def _refuse_old(self, key: str, made: RoutePolicy) -> None:
-        found = UUID(key)
-        if found.version != _DATED:
-            raise problems.Refused(
-                problems.key_invalid("must be a UUID of version 7, which contains its time")
-            )
-        issued, now = (found.int >> 80) * _MILLISECOND, self.context.now()
-        if issued <= now - made.retention.total_seconds() * 1_000_000:
-            raise problems.Refused(problems.make(problems.KEY_EXPIRED))
-        if issued > now + _AHEAD:
-            # It would be valid after its response is deleted.
-            raise problems.Refused(problems.key_invalid("must not be dated in the future"))
-
     def ended(self, exchange: Exchange) -> None:
         """Report the result of a request to listeners, and log it if it is a duplicate."""
-        key, request = exchange.keyed.key, exchange.keyed.request
+        key, request = exchange.key, exchange.request
         if key is None:
             return
         if exchange.outcome in KEPT_AWAY:
@@ -239,9 +190,10 @@ class RouteRegistry:
             name = exchange.route.name if request.route is None else request.operation
             hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))
 
-    def warn_of_unused(self, route: KeyedRoute, once: Once) -> None:
+    def warn_of_unused(self, exchange: Exchange) -> None:
         """Warn once if a joined handler does not use its connection."""
-        is_apart = route.policy.joined and once.has_succeeded and not once.was_used
+        route, was_used = exchange.route, exchange.once.was_used
+        is_apart = route.policy.joined and exchange.has_succeeded and not was_used
         if is_apart and not route.was_warned:
             route.was_warned = True
             log.warning(
@@ -268,24 +220,6 @@ class RouteRegistry:
                 "Keys of requests to routes without a policy are ignored: a client that retries"
                 " such a request does not learn that it runs again."
             )
-
-
-def _named(whose: object) -> object:
-    """Numbers and UUIDs as text."""
-    return str(whose) if type(whose) in (int, UUID) else whose
-
-
-def _scope(made: RoutePolicy, request: HttpRequest, principal: object) -> str:
-    named = _named(principal)
-    if not isinstance(named, str) or not named:
-        raise problems.Refused(problems.make(problems.NOT_IDENTIFIED))
-    whose = scope_of(named)
-    if made.scope == "principal":
-        return whose
-    text = f"{whose}\n{request.operation}"
-    return (
-        text if len(text.encode()) <= checks.KEY_BYTES else f"{whose}\n{digest(request.operation)}"
-    )
 
 
 class AppOptions(RoutePolicy, frozen=True):

@@ -56,13 +56,8 @@ class Once(Stepping):
     @property
     def request_key(self) -> str | None:
         """The key that the client sent."""
-        key = self._exchange.keyed.key
+        key = self._exchange.key
         return None if key is None else key.key
-
-    @property
-    def has_succeeded(self) -> bool:
-        """True if the handler has responded without an error."""
-        return self._exchange.has_succeeded
 
     @property
     def fence(self) -> int | None:
@@ -144,10 +139,6 @@ class Once(Stepping):
         if self.lost and self.claim is not None:
             key = self.claim.key
             raise LeaseLost(f"{key.surface} {key.key!r}", fence=self.claim.fence)
-
-    def is_lost_by(self, error: BaseException | None) -> bool:
-        """True if the handler has stopped because another attempt may hold the key."""
-        return isinstance(error, LeaseLost) and self.lost
 
     @contextmanager
     def _telling(self) -> Generator[None]:

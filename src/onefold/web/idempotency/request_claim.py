@@ -1,4 +1,4 @@
-"""The claim of a request on its key: look, claim, wait, verify, or find the response to replay.
+"""The claim of a request on its key: find it, claim it, or wait for another attempt.
 
 A read replays most retries without a write. It decides nothing: a free key is claimed in the
 database. A joined claim is the first statement of the handler's transaction.
@@ -11,21 +11,15 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from onefold.databases import Transact
-from onefold.effects.claims import DatabaseClaims
-from onefold.effects.verify import Done, ask, resolve
-from onefold.errors import Busy, InvalidInput
+from onefold.errors import Busy
 from onefold.model.claim import (
     JOINED_RETRY,
     Claim,
     ClaimKey,
     Mismatch,
-    Replay,
     StoredClaim,
     TakeOver,
-    Unknown,
     Wanted,
     Won,
     decide,
@@ -33,41 +27,20 @@ from onefold.model.claim import (
 )
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Begin, Call, End, Execute, Pause, waits
-from onefold.web import problems
-from onefold.web.http import HttpRequest, HttpResponse
-from onefold.web.idempotency.body import Digested
-from onefold.web.idempotency.encryption import UnreadableAnswer
+from onefold.runtime import Begin, End, Execute, Pause, waits
 from onefold.web.idempotency.fingerprint import fingerprint, fingerprint_like
-from onefold.web.idempotency.stored_response import read_response, replay, write_response
+from onefold.web.idempotency.key import claim_key
 from onefold.web.transient_errors import is_busy
 
 if TYPE_CHECKING:
     from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.runtime import Procedure, Runtime
+    from onefold.web.http import HttpRequest
+    from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.idempotency.policy import RoutePolicy
-    from onefold.web.problems import Problem
 
 log: logging.Logger = logging.getLogger("onefold.web")
-
-
-class KeyedRequest(msgspec.Struct, frozen=True):
-    """A request, its body, and its key."""
-
-    request: HttpRequest
-    body: Digested
-    key: ClaimKey | None
-    """None if the request has no key and its route does not require one."""
-
-    def refusal(self, problem: Problem, policy: RoutePolicy) -> HttpResponse:
-        """The response to a request that does not run."""
-        described = problem.described_by(policy.link)
-        if policy.form is not None:
-            page = policy.form.page(self, described)
-            if page is not None:
-                return page
-        return described.answer(self.request)
 
 
 class RequestClaim:
@@ -87,18 +60,17 @@ class RequestClaim:
         """`runtime` and `target` replace the database and the transaction of the route."""
         self.route: KeyedRoute = route
         self.policy: RoutePolicy = route.policy
-        self.keyed: KeyedRequest = KeyedRequest(request, body, None)
+        self.request: HttpRequest = request
+        self.body: Digested = body
         self.runtime: Runtime = route.registry.runtime if runtime is None else runtime
-        self.transaction: HandlerTransaction | None = None
-        """The transaction of the handler while it is open."""
+        self.key: ClaimKey | None = None
+        """None if the request has no key, and its route does not require one."""
         self.claim: Claim | None = None
         """The claim on the key, once it is ours."""
+        self.transaction: HandlerTransaction | None = None
+        """The transaction of the handler while it is open."""
         self.outcome: str = "none"
         """The result in one word, for metrics."""
-        self.problem: Problem | None = None
-        """Why the request was rejected."""
-        self.client_left: bool = False
-        """True if the client has disconnected: then there is no wait for another attempt."""
         self._target = route.target if target is None else target
         self._principal = principal
         self._tenant = tenant
@@ -108,18 +80,23 @@ class RequestClaim:
         """True if a read has just found the key free."""
         self._running = timedelta()
         """How long the attempt that holds the key has been running, by the last read."""
+        self._client_left = False
+        """True if the client has disconnected: then there is no wait for another attempt."""
 
     def _identify(self) -> None:
         """Read the key and the fingerprint; `Refused` if the request cannot run."""
         if self._is_identified:
             return
-        request, body = self.keyed.request, self.keyed.body
-        key = self.route.registry.claim_key(
-            self.policy, request, body, principal=self._principal, tenant=self._tenant
+        self.key = claim_key(
+            self.policy,
+            self.request,
+            self.body,
+            principal=self._principal,
+            tenant=self._tenant,
+            now=self.route.registry.context.now,
         )
-        if key is not None:
-            self._fingerprint = fingerprint(request, body, self.policy)
-            self.keyed = KeyedRequest(request, body, key)
+        if self.key is not None:
+            self._fingerprint = fingerprint(self.request, self.body, self.policy)
         self._is_identified = True
 
     def _claim_or_wait(self) -> Procedure[Claimed]:
@@ -128,7 +105,7 @@ class RequestClaim:
         try:
             while True:
                 claimed = yield from self._claim()
-                if not isinstance(claimed, Busy) or self.client_left:
+                if not isinstance(claimed, Busy) or self._client_left:
                     return claimed
                 if (pause := next(pauses, None)) is None:
                     return claimed
@@ -203,67 +180,10 @@ class RequestClaim:
         """True if the stored fingerprint was made by older options, and this request has it."""
         if stored is None:
             return False
-        keyed = self.keyed
-        if fingerprint_like(stored, keyed.request, keyed.body, self.policy) != stored:
+        if fingerprint_like(stored, self.request, self.body, self.policy) != stored:
             return False
         self._fingerprint = stored
         return True
-
-    # --- from a claim's answer to a response ------------------------------------------------------
-
-    def _response_to(self, claimed: Claimed) -> Procedure[HttpResponse | None]:
-        match claimed:
-            case Won(claim):
-                self.claim = claim
-                self.outcome = "resumed" if claim.resumed else "won"
-                return None
-            case Replay(result):
-                self.outcome = "replayed"
-                if result is None:
-                    # Settled by an operator, without a response.
-                    return self._refusal(problems.make(problems.RESPONSE_NOT_KEPT))
-                return (yield from self._replay(result))
-            case Busy(retry_after):
-                self.outcome = "busy"
-                # Not the whole lease: most handlers are done soon, and one that has run for a
-                # while may run for as long again. Whole seconds, at least one.
-                wait = min(retry_after, self._running)
-                return self._refusal(problems.make(problems.IN_PROGRESS, retry_after=wait))
-            case Mismatch():
-                self.outcome = "mismatch"
-                return self._refusal(problems.make(problems.KEY_REUSED))
-            case Unknown():
-                return (yield from self._verify(claimed))
-
-    def _replay(self, result: object) -> Procedure[HttpResponse]:
-        policy, request = self.policy, self.keyed.request
-        try:
-            stored = read_response(result, policy, self._key)
-        except UnreadableAnswer as error:
-            log.error("The stored response of a key cannot be read: %s", error)  # noqa: TRY400
-            self.outcome = "unknown"
-            return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
-        if policy.refresh is not None and isinstance(stored, HttpResponse):
-            stored = yield Call(policy.refresh, (request, stored))
-        return replay(stored, policy, request)
-
-    def _verify(self, unknown: Unknown) -> Procedure[HttpResponse | None]:
-        verify, key = self.policy.verify, self._key.key
-        self.outcome = "unknown"
-        found = None if verify is None else (yield from ask(verify, key, label=key))
-        if found is None:
-            return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
-        text = ""
-        if isinstance(found, Done):
-            if not isinstance(found.result, HttpResponse):
-                raise InvalidInput("verify", f"must return Done(Answer(…)), got {found!r}")
-            text = self._text(found.result)
-        stored = DatabaseClaims(self.route.registry.context)
-        taken = yield from resolve(stored, self._wanted(), unknown, found, result=text)
-        claimed = Won(taken) if taken is not None else (yield from self._claim())
-        if isinstance(claimed, Unknown):
-            return self._refusal(problems.make(problems.OUTCOME_UNKNOWN))
-        return (yield from self._response_to(claimed))
 
     def _roll_back(self) -> Procedure[None]:
         try:
@@ -276,14 +196,7 @@ class RequestClaim:
         if transaction is not None:
             yield End(transaction, commit)
 
-    def _text(self, response: HttpResponse) -> str:
-        return write_response(response, self.policy, self._key)
-
-    def _refusal(self, problem: Problem) -> HttpResponse:
-        self.problem = problem
-        return self.keyed.refusal(problem, self.policy)
-
     @property
     def _key(self) -> ClaimKey:
-        assert self.keyed.key is not None
-        return self.keyed.key
+        assert self.key is not None
+        return self.key
