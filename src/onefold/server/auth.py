@@ -105,9 +105,8 @@ class Authority:
         if needed is None:
             return PUBLIC
         caller = None
-        token = bearer(headers.get("authorization"))
-        if token is not None:
-            caller = await self._caller(token)
+        if "authorization" in headers:
+            caller = await self._caller(bearer(headers["authorization"]))
         if caller is None:
             if not self._anonymous or await self._onefold.api_keys.aexist():
                 raise unauthenticated()
@@ -116,7 +115,9 @@ class Authority:
         caller.require(needed, scope["method"])
         return caller
 
-    async def _caller(self, token: str) -> Caller | None:
+    async def _caller(self, token: str | None) -> Caller | None:
+        if token is None:
+            return None
         admission = await self._onefold.api_keys.acheck(token)
         key = admission.key
         if key is None:

@@ -20,7 +20,7 @@ from onefold.server.auth import refuse_tenants
 from onefold.server.request_context import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry, Metric
 
@@ -47,8 +47,8 @@ def counted_together(processes: int) -> Generator[None]:
         folder = tempfile.mkdtemp(prefix="onefold-metrics-")
     except OSError as error:
         raise UsageError(
-            f"Several processes count in files of a temporary folder, and none can be: {error}."
-            " Name a folder that can be written by TMPDIR, or serve with one process."
+            f"Several processes need a temporary folder for their counters: {error}."
+            " Set TMPDIR to a folder that can be written, or serve with one process."
         ) from error
     os.environ[FOLDER] = folder
     try:
@@ -76,11 +76,7 @@ class HttpMetrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self.stop: Callable[[], None] = instrument(onefold, self._registry)
-        self._read = self._registry
-        if folder := os.environ.get(FOLDER):
-            self._read = CollectorRegistry()
-            self._read.register(_AllProcesses(Path(folder)))
+        instrument(onefold, self._registry)
 
     async def metrics(self, request: RequestContext) -> Reply:
         """Metrics for Prometheus.
@@ -90,7 +86,7 @@ class HttpMetrics:
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         refuse_tenants(request.tenant)
-        scrape = _Scrape(self._read, await _queues(request))
+        scrape = _Scrape(self._registry, await _queues(request))
         # Thousands of series take a tenth of a second or more: other requests must not wait.
         body = await asyncio.to_thread(generate_latest, scrape)
         return Reply(200, body, (("content-type", CONTENT_TYPE_LATEST),))
@@ -107,14 +103,15 @@ async def _queues(request: RequestContext) -> Sequence[Queue]:
 
 
 class _Scrape:
-    """The metrics of a registry, and the gauges of queues."""
+    """The metrics of a registry or of all processes, and the gauges of queues."""
 
     def __init__(self, registry: CollectorRegistry, queues: Sequence[Queue]) -> None:
         self._registry = registry
         self._queues = queues
 
     def collect(self) -> Iterable[Metric]:
-        yield from self._registry.collect()
+        folder = os.environ.get(FOLDER)
+        yield from self._registry.collect() if folder is None else _all_processes(Path(folder))
         yield from queue_gauges(self._queues)
 
 
@@ -154,18 +151,12 @@ def _by_label(queues: Sequence[Queue]) -> Mapping[str, Sequence[Queue]]:
     return labels
 
 
-class _AllProcesses:
-    """The metrics of all processes that count in a folder."""
+def _all_processes(folder: Path) -> Iterable[Metric]:
+    """Only our own metrics: the surrounding application may count there, too."""
+    from prometheus_client.multiprocess import MultiProcessCollector
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def collect(self) -> Iterable[Metric]:
-        """Only our own metrics: the surrounding application may count there, too."""
-        from prometheus_client.multiprocess import MultiProcessCollector
-
-        # A file that another process is creating is empty, and cannot be read.
-        files = [str(file) for file in self._folder.glob("*.db") if file.stat().st_size]
-        untyped: Any = MultiProcessCollector
-        found: Iterable[Metric] = untyped.merge(files)
-        return [metric for metric in found if metric.name.startswith("onefold_")]
+    # A file that another process is creating is empty, and cannot be read.
+    files = [str(file) for file in folder.glob("*.db") if file.stat().st_size]
+    untyped: Any = MultiProcessCollector
+    found: Iterable[Metric] = untyped.merge(files)
+    return [metric for metric in found if metric.name.startswith("onefold_")]
