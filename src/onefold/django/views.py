@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ from onefold.databases.handler_transaction import OpenBlock
 from onefold.django.instance import get_onefold, read_settings
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model.checks import options_of
-from onefold.runtime import Runtime
+from onefold.runtime import Call, Runtime, kept_task
 from onefold.web.http import HttpRequest as Request
 from onefold.web.http import HttpResponse as Answer
 from onefold.web.http import wsgi_headers
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from onefold.app.onefold import Onefold
+    from onefold.runtime import Procedure
     from onefold.web.http import Header
     from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.keyed_routes import KeyedRoute
@@ -68,7 +69,7 @@ def request_of(request: HttpRequest) -> Request:
 
 
 def is_form(http_request: Request) -> bool:
-    """Whether a key may be in a hidden field."""
+    """True if a key may be in a hidden field."""
     return (http_request.value("content-type") or "").startswith(FORMS)
 
 
@@ -95,9 +96,7 @@ def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) 
         setattr(request, BODY, digested(request.body))
         return
     length = http_request.content_length
-    if length is not None and length > policy.max_request:
-        raise Refused(too_large(policy.max_request))
-    file, body = spool(request.read, http_request, policy, length=None)
+    file, body = spool(request.read, http_request, policy, length=length)
     # As `HttpRequest.body` does, without its limit for memory.
     stream: Any = request
     stream._stream = file  # noqa: SLF001
@@ -107,7 +106,7 @@ def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) 
 
 
 def close_with(response: HttpResponseBase, request: HttpRequest) -> None:
-    """Let go of a body that was kept, when the answer is over."""
+    """Close the file of a body after the response."""
     file: Any = getattr(request, FILE, None)
     if file is not None:
         closing: Any = response
@@ -184,9 +183,6 @@ _ONCE: Final = "_onefold_once"
 
 log: logging.Logger = logging.getLogger("onefold.web")
 
-_under_way: Final[set[asyncio.Task[Any]]] = set()
-"""Event loops refer to tasks weakly."""
-
 
 class ProjectOptions(RoutePolicy, frozen=True):
     """What `Idempotency` takes."""
@@ -222,8 +218,8 @@ class Idempotency(IdempotencyBase):
         """
 
         def wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
-            made = _Keyed(view, route, self._alias)
-            return made.async_view() if inspect.iscoroutinefunction(view) else made.view()
+            made = _KeyedView(view, route, self._alias)
+            return made.async_view() if made.is_async else made.sync_view()
 
         return self._decorator(bare, _with_alias(options), wrapped)
 
@@ -249,15 +245,11 @@ class _Every(set[str]):
         return True
 
 
-class _Keyed:
+class _KeyedView:
     """A view with a policy."""
 
-    def __init__(
-        self,
-        view: Callable[..., Any],
-        route: KeyedRoute,
-        alias: str | None,
-    ) -> None:
+    def __init__(self, view: Callable[..., Any], route: KeyedRoute, alias: str | None) -> None:
+        """`alias` is the one of Onefold's database."""
         route.check()
         check_target(route.target)
         if inspect.isclass(view):
@@ -267,99 +259,38 @@ class _Keyed:
         self._alias = alias
         self._takes_once = once_parameters(view)
         self._exempt: frozenset[str] = frozenset(getattr(view, "_non_atomic_requests", ()))
+        self.is_async: bool = inspect.iscoroutinefunction(view)
 
-    # --- sync -------------------------------------------------------------------------------------
-
-    def view(self) -> Callable[..., Any]:
-        """A view that Django puts no block around: it has its own."""
+    def sync_view(self) -> Callable[..., Any]:
+        """A view that Django puts no atomic block around: it has its own."""
 
         @wraps(self._view)
         def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if request.method in SAFE:
-                return self._called(None, request, args, kwargs)
-            runtime, target = transaction_of(self._route, self._alias)
-            http_request = request_of(request)
+                return self._bound(None, request, args, kwargs)()
+            route = self._route
+            runtime, target = transaction_of(route, self._alias)
             exchange = Exchange(
-                self._route,
-                http_request,
-                self._body(request, http_request),
-                principal=_value_of(self._route.principal, request),
-                tenant=_value_of(self._route.tenant, request),
+                route,
+                *self._request(request),
+                principal=_value_of(route.principal, request),
+                tenant=_value_of(route.tenant, request),
                 runtime=runtime,
                 target=target,
             )
-            answer = exchange.run(exchange.begin())
-            if answer is not None:
-                return response_of(answer)
-            return self._attempted(exchange, request, args, kwargs)
+            response = exchange.run(exchange.begin())
+            if response is not None:
+                return response_of(response)
+            try:
+                return exchange.run(self._attempt(exchange, request, args, kwargs))
+            except Exception:
+                raise
+            except BaseException as error:
+                exchange.run(exchange.fail(error))
+                raise
 
         wrapper._non_atomic_requests = _Every()  # type: ignore[attr-defined] # noqa: SLF001
         return wrapper
-
-    def _body(self, request: HttpRequest, http_request: Request) -> Digested:
-        """The body; not read if the request has no key."""
-        policy = self._route.policy
-        is_keyed = any(http_request.values(name) for name in policy.key.headers)
-        return body_of(request) if is_keyed or (policy.form and is_form(http_request)) else NOTHING
-
-    def _attempted(self, exchange: Exchange, request: HttpRequest, args: Any, kwargs: Any) -> Any:
-        self._note(exchange, request)
-        try:
-            response = self._called(exchange.once, request, args, kwargs)
-            _render(response)
-            finished = self._finished(exchange, response)
-        except Exception as error:
-            instead = _left(exchange, request, error) if exchange.is_open else None
-            if instead is None:
-                raise
-            return response_of(instead)
-        except BaseException as error:
-            exchange.run(exchange.fail(error))
-            raise
-        return finished
-
-    def _called(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
-        """Call the view in atomic blocks, as ATOMIC_REQUESTS does; ours is open already."""
-        target = self._route.target
-        joined = target.name if once is not None and isinstance(target, Alias) else None
-        with ExitStack() as stack:
-            for alias, settings in connections.settings.items():
-                if settings["ATOMIC_REQUESTS"] and alias not in {*self._exempt, joined}:
-                    stack.enter_context(transaction.atomic(using=alias))
-            more = dict.fromkeys(self._takes_once, once)
-            return self._view(request, *args, **{**kwargs, **more})
-
-    def _note(self, exchange: Exchange, request: HttpRequest) -> None:
-        setattr(request, _ONCE, exchange.once)
-        if isinstance(self._route.target, Alias):
-            # All models of that database use the transaction.
-            exchange.once.was_used = True
-
-    def _finished(self, exchange: Exchange, response: Any) -> Any:
-        if not exchange.is_open:
-            return response
-        add_headers(response, exchange.added)
-        self._undo_if_told(exchange)
-        stream = exchange.route.policy.stream
-        if not response.streaming:
-            return _told(exchange, answer_of(response, response.content), response)
-        if stream == "forward":
-            pieces = iter(response.streaming_content)
-            response.streaming_content = Forwarded(
-                exchange, answer_of(response, b""), pieces, _nothing
-            )
-            return response
-        if stream == "tombstone":
-            return _told(exchange, answer_of(response, b""), response)
-        return response_of(exchange.run(exchange.finish(answer_of(response, b"".join(response)))))
-
-    def _undo_if_told(self, exchange: Exchange) -> None:
-        """Roll back if the view has set `needs_rollback`, as Django REST framework does."""
-        target = self._route.target
-        if isinstance(target, Alias) and connections[target.name].needs_rollback:
-            exchange.run(exchange.undo(_RolledBack()))
-
-    # --- async ------------------------------------------------------------------------------------
 
     def async_view(self) -> Callable[..., Any]:
         """A coroutine function; Django has no transactions for those."""
@@ -374,117 +305,135 @@ class _Keyed:
         if route.policy.stream == "forward":
             raise ConflictingOptions("stream", "forward is for plain views")
 
+        async def attempt(exchange: Exchange, *call: *tuple[HttpRequest, Any, Any]) -> Any:
+            try:
+                return await exchange.runtime.arun(self._attempt(exchange, *call))
+            except Exception:
+                raise
+            except BaseException as error:
+                await exchange.arun(exchange.fail(error))
+                raise
+
         @wraps(self._view)
         async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if request.method in SAFE:
-                return await self._view(
-                    request, *args, **{**kwargs, **dict.fromkeys(self._takes_once)}
-                )
-            http_request = request_of(request)
+                return await self._bound(None, request, args, kwargs)()
             exchange = Exchange(
                 route,
-                http_request,
-                self._body(request, http_request),
+                *self._request(request),
                 principal=await _avalue_of(route.principal, request),
                 tenant=await _avalue_of(route.tenant, request),
             )
-            answer = await exchange.abegin()
-            if answer is not None:
-                return response_of(answer)
-            return await _apart(self._aattempted(exchange, request, args, kwargs), request)
+            response = await exchange.abegin()
+            if response is not None:
+                return response_of(response)
+            return await _to_end(attempt(exchange, request, args, kwargs), request)
 
         return wrapper
 
-    async def _aattempted(
+    def _request(self, request: HttpRequest) -> tuple[Request, Digested]:
+        """The request and its body, which is not read if the request has no key."""
+        http_request, policy = request_of(request), self._route.policy
+        has_key = any(http_request.values(name) for name in policy.key.headers)
+        is_keyed = has_key or (policy.form is not None and is_form(http_request))
+        return http_request, body_of(request) if is_keyed else NOTHING
+
+    def _bound(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
+        """The view with its arguments."""
+        more = dict.fromkeys(self._takes_once, once)
+        call = partial(self._view, request, *args, **{**kwargs, **more})
+        return call if self.is_async else partial(self._call_in_blocks, call, once)
+
+    def _call_in_blocks(self, call: Callable[[], Any], once: Once | None) -> Any:
+        """Call the view in atomic blocks, as ATOMIC_REQUESTS does; ours is open already."""
+        target = self._route.target
+        joined = target.name if once is not None and isinstance(target, Alias) else None
+        with ExitStack() as stack:
+            for alias, settings in connections.settings.items():
+                if settings["ATOMIC_REQUESTS"] and alias not in {*self._exempt, joined}:
+                    stack.enter_context(transaction.atomic(using=alias))
+            return call()
+
+    def _attempt(
         self, exchange: Exchange, request: HttpRequest, args: Any, kwargs: Any
-    ) -> Any:
-        self._note(exchange, request)
-        more = dict.fromkeys(self._takes_once, exchange.once)
+    ) -> Procedure[Any]:
+        """Call the view and store its response."""
+        setattr(request, _ONCE, exchange.once)
+        if isinstance(self._route.target, Alias):
+            # All models of that database use the transaction.
+            exchange.once.was_used = True
         try:
-            response = await self._view(request, *args, **{**kwargs, **more})
-            _render(response)
-            finished = await self._afinished(exchange, response)
+            response = yield Call(self._bound(exchange.once, request, args, kwargs))
+            if callable(render := getattr(response, "render", None)):
+                # A template response is rendered now, because it is stored.
+                render()
+            return (yield from self._finish(exchange, response))
         except Exception as error:
-            instead = await _aleft(exchange, request, error) if exchange.is_open else None
+            instead = None
+            if exchange.is_open:
+                instead = yield from self._fail(exchange, request, error)
             if instead is None:
                 raise
             return response_of(instead)
-        except BaseException as error:
-            await exchange.arun(exchange.fail(error))
-            raise
-        return finished
 
-    async def _afinished(self, exchange: Exchange, response: Any) -> Any:
+    def _finish(self, exchange: Exchange, response: Any) -> Procedure[Any]:
         if not exchange.is_open:
             return response
         add_headers(response, exchange.added)
-        is_buried = exchange.route.policy.stream == "tombstone"
-        if response.streaming and not is_buried:
-            body = b"".join([piece async for piece in response])
-            return response_of(await exchange.arun(exchange.finish(answer_of(response, body))))
+        target, stream = self._route.target, self._route.policy.stream
+        if isinstance(target, Alias) and connections[target.name].needs_rollback:
+            # Django REST framework sets it in its exception handler.
+            yield from exchange.undo(_RolledBack())
+        if response.streaming and stream == "forward":
+            head, pieces = answer_of(response, b""), iter(response.streaming_content)
+            response.streaming_content = Forwarded(exchange, head, pieces, _nothing)
+            return response
+        if response.streaming and stream == "buffer":
+            body = yield Call(_ajoined if self.is_async else b"".join, (response,))
+            return response_of((yield from exchange.finish(answer_of(response, body))))
         answer = answer_of(response, b"" if response.streaming else response.content)
-        final = await exchange.arun(exchange.finish(answer))
+        final = yield from exchange.finish(answer)
         return response if final is answer else response_of(final)
+
+    def _fail(
+        self, exchange: Exchange, request: HttpRequest, error: Exception
+    ) -> Procedure[Answer | None]:
+        """Leave the exception to the middleware, which sees the response of the project."""
+        yield from exchange.undo(error)
+        if getattr(request, IS_WATCHED, False):
+            run = async_to_sync(exchange.arun) if self.is_async else exchange.run
+            setattr(request, PENDING, (exchange, error, run))
+            return None
+        final = yield from exchange.fail(error)
+        if final is not None and not exchange.is_lost_by(error):
+            # Django does not log it, because the view responds.
+            log.error("A keyed request failed.", exc_info=error)
+        return final
 
 
 class _RolledBack(Exception):
     """A view has set `needs_rollback`, and has responded."""
 
 
-def _told(exchange: Exchange, answer: Answer, response: HttpResponse) -> Any:
-    final = exchange.run(exchange.finish(answer))
-    return response if final is answer else response_of(final)
+async def _ajoined(response: Any) -> bytes:
+    return b"".join([piece async for piece in response])
 
 
-def _left(exchange: Exchange, request: HttpRequest, error: Exception) -> Answer | None:
-    """Leave the exception to the middleware, which sees the response of the project."""
-    exchange.run(exchange.undo(error))
-    if not getattr(request, IS_WATCHED, False):
-        return _logged(exchange, exchange.run(exchange.fail(error)), error)
-    setattr(request, PENDING, (exchange, error, exchange.run))
-    return None
-
-
-async def _aleft(exchange: Exchange, request: HttpRequest, error: Exception) -> Answer | None:
-    """`_left`, awaited."""
-    await exchange.arun(exchange.undo(error))
-    if not getattr(request, IS_WATCHED, False):
-        return _logged(exchange, await exchange.arun(exchange.fail(error)), error)
-    setattr(request, PENDING, (exchange, error, async_to_sync(exchange.arun)))
-    return None
-
-
-def _logged(exchange: Exchange, final: Answer | None, error: Exception) -> Answer | None:
-    """Log the error: Django does not, because the view responds."""
-    if final is not None and not exchange.is_lost_by(error):
-        log.error("A keyed request failed.", exc_info=error)
-    return final
-
-
-async def _apart(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
+async def _to_end(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
     """Run to the end: Django cancels a view whose client has disconnected."""
-    task = asyncio.ensure_future(work)
-    _under_way.add(task)
-    task.add_done_callback(_under_way.discard)
+    task = kept_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         # The middleware does not see an exception any more.
         setattr(request, IS_WATCHED, False)
-        task.add_done_callback(_tell)
+        task.add_done_callback(_log_failure)
         raise
 
 
-def _tell(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("A request failed after its client had gone.", exc_info=error)
-
-
-def _render(response: Any) -> None:
-    """Render a template response now, because it will be stored."""
-    render = getattr(response, "render", None)
-    if callable(render):
-        render()
 
 
 def _value_of(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
