@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest, HttpResponse
-    from onefold.web.webhooks.endpoint import Arguments, Handles, WsgiWebhook
+    from onefold.web.webhooks.endpoint import Arguments, Handler, WsgiWebhook
     from onefold.web.webhooks.provider import Secrets
     from onefold.web.webhooks.webhook_event import Received, Verified
 
@@ -112,10 +112,7 @@ class Receiver(WebhookEndpoint):
 
     @property
     def wsgi(self) -> WsgiWebhook:
-        """The endpoint as a WSGI application, for a plain handler. In ack mode it runs in threads.
-
-        Create it once: `application = receiver.wsgi`.
-        """
+        """The endpoint as a WSGI application, for a plain handler, which runs in threads."""
         if isinstance(self.client, AsyncClient):
             raise UsageError("A WSGI endpoint cannot await: use a Client, not an AsyncClient.")
         return super().wsgi
@@ -129,11 +126,9 @@ class Receiver(WebhookEndpoint):
         log.warning("A pushed job is rejected: %s (%s).", why(code), code)
 
     def delivery(
-        self, verified: Verified, request: HttpRequest, handler: Handles, arguments: Arguments
+        self, verified: Verified, request: HttpRequest, handler: Handler, arguments: Arguments
     ) -> EndpointDelivery:
         """The delivery of a job."""
-        if handler is None:
-            raise self.no_handler()
         return _JobDelivery(self, verified, request, handler, arguments)
 
     def reporter_of(self, result: PushResult, job: PushedJob) -> Client | AsyncClient | None:
@@ -153,7 +148,7 @@ class _JobDelivery(EndpointDelivery):
         receiver: Receiver,
         verified: Verified,
         request: HttpRequest,
-        handler: Callable[..., Any],
+        handler: Handler,
         arguments: Arguments,
     ) -> None:
         self._receiver = receiver

@@ -281,13 +281,7 @@ class _KeyedView:
             response = exchange.run(exchange.begin())
             if response is not None:
                 return response_of(response)
-            try:
-                return exchange.run(self._attempt(exchange, request, args, kwargs))
-            except Exception:
-                raise
-            except BaseException as error:
-                exchange.run(exchange.fail(error))
-                raise
+            return _run(exchange, self._attempt(exchange, request, args, kwargs))
 
         wrapper._non_atomic_requests = _Every()  # type: ignore[attr-defined] # noqa: SLF001
         return wrapper
@@ -305,15 +299,6 @@ class _KeyedView:
         if route.policy.stream == "forward":
             raise ConflictingOptions("stream", "forward is for plain views")
 
-        async def attempt(exchange: Exchange, *call: *tuple[HttpRequest, Any, Any]) -> Any:
-            try:
-                return await exchange.runtime.arun(self._attempt(exchange, *call))
-            except Exception:
-                raise
-            except BaseException as error:
-                await exchange.arun(exchange.fail(error))
-                raise
-
         @wraps(self._view)
         async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if request.method in SAFE:
@@ -327,7 +312,9 @@ class _KeyedView:
             response = await exchange.abegin()
             if response is not None:
                 return response_of(response)
-            return await _to_end(attempt(exchange, request, args, kwargs), request)
+            return await _to_end(
+                _arun(exchange, self._attempt(exchange, request, args, kwargs)), request
+            )
 
         return wrapper
 
@@ -417,6 +404,26 @@ class _RolledBack(Exception):
 
 async def _ajoined(response: Any) -> bytes:
     return b"".join([piece async for piece in response])
+
+
+def _run(exchange: Exchange, attempt: Procedure[Any]) -> Any:
+    try:
+        return exchange.run(attempt)
+    except Exception:
+        raise
+    except BaseException as error:
+        exchange.run(exchange.fail(error))
+        raise
+
+
+async def _arun(exchange: Exchange, attempt: Procedure[Any]) -> Any:
+    try:
+        return await exchange.runtime.arun(attempt)
+    except Exception:
+        raise
+    except BaseException as error:
+        await exchange.arun(exchange.fail(error))
+        raise
 
 
 async def _to_end(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from onefold.databases.handler_transaction import refuse_thread_bound
-from onefold.web.webhooks import endpoint, responses
+from onefold.django.views import response_of
+from onefold.web.webhooks.endpoint import EndpointDelivery, raw_path, wsgi_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.web.http import HttpRequest as Request
+    from django.http import HttpRequest, HttpResponse
+
     from onefold.web.http import HttpResponse as Answer
     from onefold.web.webhooks.webhook import Webhook
 
@@ -34,12 +35,13 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., A
 
     urlpatterns = [path("hooks/stripe", paid)]
 
-    A coroutine function makes an async view. Its transaction cannot be Django's, which has none for
-    those.
+    A coroutine function makes an async view. Its transaction cannot be Django's: Django has no
+    transactions in async views.
     """
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
-        view = _async_view(webhook, handler) if _awaits(handler) else _view(webhook, handler)
+        is_async = inspect.iscoroutinefunction(handler)
+        view = _async_view(webhook, handler) if is_async else _view(webhook, handler)
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)
         return csrf_exempt(view)
@@ -47,18 +49,11 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., A
     return decorate
 
 
-def _awaits(handler: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(handler)
-
-
-def _view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., HttpResponse]:
+def _view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(handler)
     def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        http_request, answer = _read(webhook, request)
-        if isinstance(answer, bytes):
-            called = partial(handler, **kwargs)
-            answer = webhook.receive(http_request, answer, called, (request, *args))
-        return _response(answer)
+        accepted = _accept(webhook, request, partial(handler, **kwargs), args)
+        return response_of(accepted.run() if isinstance(accepted, EndpointDelivery) else accepted)
 
     return view
 
@@ -69,36 +64,23 @@ def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., 
 
     @wraps(handler)
     async def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        http_request, answer = _read(webhook, request)
-        if isinstance(answer, bytes):
-            called = partial(handler, **kwargs)
-            answer = await webhook.areceive(http_request, answer, called, (request, *args))
-        return _response(answer)
+        accepted = _accept(webhook, request, partial(handler, **kwargs), args)
+        return response_of(
+            await accepted.arun() if isinstance(accepted, EndpointDelivery) else accepted
+        )
 
     return view
 
 
-def _read(webhook: Webhook, request: HttpRequest) -> tuple[Request, bytes | Answer]:
-    """The request and its body, whichever kind of server it came through."""
-    limit = webhook.max_body
-    http_request = endpoint.wsgi_request_of(request.META, _path(request))
-    if (http_request.content_length or 0) > limit:
-        return http_request, responses.too_large(limit)
-    body: bytes = request.read(limit + 1)
-    return http_request, (responses.too_large(limit) if len(body) > limit else body)
-
-
-def _path(request: HttpRequest) -> str:
-    """The path as it was sent, if the server provides it. PATH_INFO is decoded."""
-    raw: bytes | None = getattr(request, "scope", {}).get("raw_path")
-    if raw is not None:
-        return raw.partition(b"?")[0].decode("latin-1")
-    return endpoint.raw_path(request.META) or quote(request.path)
-
-
-def _response(answer: Answer) -> HttpResponse:
-    response = HttpResponse(answer.body, status=answer.status)
-    del response["Content-Type"]
-    for name, value in answer.headers:
-        response[name] = value
-    return response
+def _accept(
+    webhook: Webhook, request: HttpRequest, handler: Callable[..., Any], args: tuple[Any, ...]
+) -> Answer | EndpointDelivery:
+    """Check a request, of WSGI or ASGI; a body that is too long is not read to its end."""
+    raw: bytes = getattr(request, "scope", {}).get("raw_path") or b""
+    path = raw.partition(b"?")[0].decode("latin-1") or raw_path(request.META)
+    http_request = wsgi_request(request.META, path or quote(request.path))
+    rejected = webhook.rejected_unread(http_request)
+    if rejected is not None:
+        return rejected
+    body: bytes = request.read(webhook.max_body + 1)
+    return webhook.accept(http_request, body, handler, (request, *args))

@@ -30,7 +30,6 @@ from onefold.web.idempotency.keyed_routes import (
 )
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.policy import RouteOptions
-from onefold.web.webhooks.endpoint import wsgi_read_body, wsgi_request_of
 from onefold.web.wsgi import BODY, NOTHING, Forwarded, IdempotencyMiddleware, request_of
 
 if TYPE_CHECKING:
@@ -254,11 +253,8 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., f
     def decorate(handler: Callable[..., Any]) -> Callable[..., flask.Response]:
         @wraps(handler)
         def view(**variables: Any) -> flask.Response:
-            environ = flask.request.environ
-            request = wsgi_request_of(environ)
-            answer = wsgi_read_body(request, environ, webhook.max_body)
-            if isinstance(answer, bytes):
-                answer = webhook.receive(request, answer, partial(handler, **variables))
+            call = partial(handler, **variables)
+            answer = webhook.respond_wsgi(flask.request.environ, call)
             return flask.Response(answer.body, answer.status, list(answer.headers))
 
         return view

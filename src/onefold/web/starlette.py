@@ -25,7 +25,6 @@ from onefold.web.idempotency import keyed_routes
 from onefold.web.idempotency.keyed_routes import MARK, SAFE, F, IdempotencyBase, undecorated
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.policy import RouteOptions
-from onefold.web.webhooks.endpoint import read_body, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
@@ -259,15 +258,11 @@ async def respond(
     handler: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> Response:
-    """Receive what came in; a body that is too long is not read to its end."""
-    http_request = request_of(request.scope)
-    body = await read_body(http_request, request.receive, webhook.max_body)
-    if body is None:
+    """Receive a request."""
+    answer, afterwards = await webhook.respond(request.scope, request.receive, handler, arguments)
+    if answer is None:
         # The client has disconnected.
         return Response(status_code=400)
-    if not isinstance(body, bytes):
-        return response_of(body)
-    answer, afterwards = await webhook.respond(http_request, body, handler, arguments)
     response = response_of(answer)
     response.background = None if afterwards is None else BackgroundTask(afterwards)
     return response

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -17,15 +18,15 @@ from onefold.web.webhooks import responses
 from onefold.web.webhooks.provider import BadSignature
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
     from typing import TypeAlias
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from onefold.runtime import Procedure, Runtime
     from onefold.web.webhooks.webhook_event import Verified
 
-    Handler = TypeVar("Handler", bound=Callable[..., Any])
-    Handles: TypeAlias = Callable[..., Any] | None
+    F = TypeVar("F", bound=Callable[..., Any])
+    Handler: TypeAlias = Callable[..., Any]
     Arguments: TypeAlias = tuple[Any, ...]
     Work: TypeAlias = Callable[[], Awaitable[object]]
     Scope: TypeAlias = MutableMapping[str, Any]
@@ -76,7 +77,11 @@ class WebhookEndpoint:
     def __init__(self, name: str, max_body: int) -> None:
         self.name: str = name
         self.max_body: int = max_body
-        self._handler: Callable[..., Any] | None = None
+        self._handler: Handler | None = None
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(thread_name_prefix="onefold-receiver")
 
     @property
     def asgi(self) -> AsgiWebhook:
@@ -85,19 +90,23 @@ class WebhookEndpoint:
 
     @property
     def wsgi(self) -> WsgiWebhook:
-        """The endpoint as a WSGI application. Create it once."""
+        """The endpoint as a WSGI application."""
         return WsgiWebhook(self)
 
-    def process(self, handler: Handler) -> Handler:
+    def process(self, handler: F) -> F:
         """Decorate the handler: a function or a coroutine function."""
         if self._handler is not None:
             raise UsageError(f"The {type(self).__name__} {self.name!r} has a handler already.")
         self._handler = handler
         return handler
 
-    def probed(self, method: str) -> HttpResponse | None:
-        """The response to a request that is not a POST."""
-        return None if method == "POST" else responses.NOT_ALLOWED
+    def rejected_unread(self, request: HttpRequest) -> HttpResponse | None:
+        """The response to a request whose body is not read: not a POST, or too long."""
+        if request.method != "POST":
+            return responses.NOT_ALLOWED
+        if (request.content_length or 0) > self.max_body:
+            return responses.too_large(self.max_body)
+        return None
 
     def verify(self, request: HttpRequest, body: bytes) -> Verified:
         """Check the signature of a request; raises `BadSignature`. Nothing is stored."""
@@ -105,8 +114,8 @@ class WebhookEndpoint:
 
     def check(self, request: HttpRequest, body: bytes) -> HttpResponse | Verified:
         """Check a request without the database: the response if it is rejected, or its event."""
-        if (probed := self.probed(request.method)) is not None:
-            return probed
+        if (rejected := self.rejected_unread(request)) is not None:
+            return rejected
         if len(body) > self.max_body:
             return responses.too_large(self.max_body)
         try:
@@ -120,52 +129,103 @@ class WebhookEndpoint:
         raise NotImplementedError
 
     def accept(
-        self, request: HttpRequest, body: bytes, handler: Handles = None, arguments: Arguments = ()
+        self,
+        request: HttpRequest,
+        body: bytes,
+        handler: Handler | None = None,
+        arguments: Arguments = (),
     ) -> HttpResponse | EndpointDelivery:
         """Check a request: the response if it is rejected, or the delivery to run."""
         checked = self.check(request, body)
         if isinstance(checked, HttpResponse):
             return checked
-        chosen = self._handler if handler is None else handler
+        chosen = handler or self._handler
+        if chosen is None:
+            raise UsageError(
+                f"The {type(self).__name__} {self.name!r} has no handler: decorate a function with"
+                " its `process`."
+            )
         return self.delivery(checked, request, chosen, arguments)
 
     def delivery(
-        self, verified: Verified, request: HttpRequest, handler: Handles, arguments: Arguments
+        self, verified: Verified, request: HttpRequest, handler: Handler, arguments: Arguments
     ) -> EndpointDelivery:
         """The delivery of a checked request."""
         raise NotImplementedError
 
-    def no_handler(self) -> UsageError:
-        """The error of an endpoint without a handler."""
-        return UsageError(
-            f"The {type(self).__name__} {self.name!r} has no handler: decorate a function with its"
-            " `process`."
-        )
-
     def receive(
-        self, request: HttpRequest, body: bytes, handler: Handles = None, arguments: Arguments = ()
+        self,
+        request: HttpRequest,
+        body: bytes,
+        handler: Handler | None = None,
+        arguments: Arguments = (),
     ) -> HttpResponse:
         """Receive one request, blocking; returns the response to its sender."""
         accepted = self.accept(request, body, handler, arguments)
         return accepted.run() if isinstance(accepted, EndpointDelivery) else accepted
 
     async def areceive(
-        self, request: HttpRequest, body: bytes, handler: Handles = None, arguments: Arguments = ()
+        self,
+        request: HttpRequest,
+        body: bytes,
+        handler: Handler | None = None,
+        arguments: Arguments = (),
     ) -> HttpResponse:
         """`receive`, awaited. A plain handler runs in a thread."""
         accepted = self.accept(request, body, handler, arguments)
         return await accepted.arun() if isinstance(accepted, EndpointDelivery) else accepted
 
     async def respond(
-        self, request: HttpRequest, body: bytes, handler: Handles = None, arguments: Arguments = ()
-    ) -> tuple[HttpResponse, Work | None]:
-        """The response, and the work to do after it is sent."""
+        self,
+        scope: Scope,
+        receive: Receive,
+        handler: Handler | None = None,
+        arguments: Arguments = (),
+    ) -> tuple[HttpResponse | None, Work | None]:
+        """The response to an ASGI request, and the work to do after it is sent.
+
+        None if the sender has disconnected.
+        """
+        request = _asgi_request(scope)
+        if (rejected := self.rejected_unread(request)) is not None:
+            return rejected, None
+        body = await _asgi_body(receive, self.max_body)
+        if body is None:
+            return None, None
         accepted = self.accept(request, body, handler, arguments)
         if not isinstance(accepted, EndpointDelivery):
             return accepted, None
         if self.responds_first:
             return responses.ACCEPTED, accepted.arun
         return await accepted.arun(), None
+
+    def respond_wsgi(
+        self, environ: WSGIEnvironment, handler: Handler | None = None, arguments: Arguments = ()
+    ) -> HttpResponse:
+        """The response to a WSGI request. Work after the response is done in a thread.
+
+        `close()` of the response would be too early: some servers send nothing before it returns.
+        """
+        decoded = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
+        request = wsgi_request(environ, raw_path(environ) or quote(decoded.encode("latin-1")))
+        if (rejected := self.rejected_unread(request)) is not None:
+            return rejected
+        body = _wsgi_body(request, environ, self.max_body)
+        accepted = self.accept(request, body, handler, arguments)
+        if not isinstance(accepted, EndpointDelivery):
+            return accepted
+        if not self.responds_first:
+            return accepted.run()
+        self._threads.submit(_run, accepted)
+        return responses.ACCEPTED
+
+
+def _run(delivery: EndpointDelivery) -> None:
+    try:
+        delivery.run()
+    except Exception:
+        # The result of the thread is not read.
+        log.exception("A pushed job could not be received.")
 
 
 class AsgiWebhook:
@@ -178,25 +238,31 @@ class AsgiWebhook:
         """Receive one request."""
         if scope["type"] != "http":
             return
-        request = request_of(scope)
-        response: bytes | HttpResponse | None = self._endpoint.probed(request.method)
-        if response is None:
-            response = await read_body(request, receive, self._endpoint.max_body)
-        work: Work | None = None
-        if isinstance(response, bytes):
-            response, work = await self._endpoint.respond(request, response)
+        response, work = await self._endpoint.respond(scope, receive)
         if response is None:
             return
         headers = asgi_headers(response.headers)
-        body = b"" if request.method == "HEAD" else response.body
+        body = b"" if scope["method"] == "HEAD" else response.body
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
         if work is not None:
             await work()
 
 
-def request_of(scope: Scope) -> HttpRequest:
-    """The request of a scope."""
+class WsgiWebhook:
+    """A WSGI application: mount it, or run it."""
+
+    def __init__(self, endpoint: WebhookEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Receive one request."""
+        response = self._endpoint.respond_wsgi(environ)
+        start_response(status_line(response.status), list(response.headers))
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else response.body]
+
+
+def _asgi_request(scope: Scope) -> HttpRequest:
     raw: bytes | None = scope.get("raw_path")
     path = quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
     return HttpRequest(
@@ -210,72 +276,31 @@ def request_of(scope: Scope) -> HttpRequest:
     )
 
 
-async def read_body(
-    request: HttpRequest, receive: Receive, limit: int
-) -> bytes | HttpResponse | None:
-    """The body; a response if it is too long; None if the sender has disconnected."""
-    if (request.content_length or 0) > limit:
-        return responses.too_large(limit)
+async def _asgi_body(receive: Receive, limit: int) -> bytes | None:
+    """The body, or a beginning that is longer than the limit; None if it ends too early."""
     body = bytearray()
-    while True:
+    is_over = False
+    while not is_over and len(body) <= limit:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
-        if len(body) > limit:
-            return responses.too_large(limit)
-        if not message.get("more_body", False):
-            return bytes(body)
+        is_over = not message.get("more_body", False)
+    return bytes(body)
 
 
-class WsgiWebhook:
-    """A WSGI application: mount it, or run it."""
-
-    def __init__(self, endpoint: WebhookEndpoint) -> None:
-        self._endpoint = endpoint
-        # For work after the response. `close()` of a response is too early: some servers send
-        # nothing before it returns.
-        self._threads = ThreadPoolExecutor(thread_name_prefix="onefold-receiver")
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Receive one request."""
-        request = wsgi_request_of(environ)
-        response = self._endpoint.probed(request.method)
-        if response is None:
-            body = wsgi_read_body(request, environ, self._endpoint.max_body)
-            response = self._respond(request, body) if isinstance(body, bytes) else body
-        start_response(status_line(response.status), list(response.headers))
-        return [b"" if request.method == "HEAD" else response.body]
-
-    def _respond(self, request: HttpRequest, body: bytes) -> HttpResponse:
-        accepted = self._endpoint.accept(request, body)
-        if not isinstance(accepted, EndpointDelivery):
-            return accepted
-        if not self._endpoint.responds_first:
-            return accepted.run()
-        self._threads.submit(self._work, accepted)
-        return responses.ACCEPTED
-
-    def _work(self, delivery: EndpointDelivery) -> None:
-        try:
-            delivery.run()
-        except Exception:
-            # The result of the thread is not read.
-            log.exception("A pushed job could not be received.")
-
-
-def wsgi_request_of(environ: WSGIEnvironment, path: str | None = None) -> HttpRequest:
-    """The request of an environment; `path` replaces the path of it."""
+def wsgi_request(environ: Mapping[str, Any], path: str) -> HttpRequest:
+    """The request of an environment, with the path as it was sent."""
     return HttpRequest(
         method=str(environ["REQUEST_METHOD"]),
-        path=_path(environ) if path is None else path,
+        path=path,
         query=str(environ.get("QUERY_STRING", "")),
         headers=tuple(wsgi_headers(environ)),
     )
 
 
-def raw_path(environ: WSGIEnvironment) -> str | None:
-    """The path as it was sent, if the server provides it."""
+def raw_path(environ: Mapping[str, Any]) -> str | None:
+    """The path as it was sent, if the server provides it: PATH_INFO is decoded."""
     for name in ("REQUEST_URI", "RAW_URI"):
         raw: Any = environ.get(name)
         if isinstance(raw, str) and raw.startswith("/"):
@@ -283,28 +308,15 @@ def raw_path(environ: WSGIEnvironment) -> str | None:
     return None
 
 
-def _path(environ: WSGIEnvironment) -> str:
-    """The path as it was sent, if the server provides it: PATH_INFO is decoded."""
-    if (raw := raw_path(environ)) is not None:
-        return raw
-    decoded = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
-    return quote(decoded.encode("latin-1"))
-
-
-def wsgi_read_body(
-    request: HttpRequest, environ: WSGIEnvironment, limit: int
-) -> bytes | HttpResponse:
-    """The body, or a response if it is too long."""
-    length = request.content_length
-    if (length or 0) > limit:
-        return responses.too_large(limit)
-    if length is None and not environ.get("wsgi.input_terminated"):
-        return b""
-    wanted = limit + 1 if length is None else length
+def _wsgi_body(request: HttpRequest, environ: WSGIEnvironment, limit: int) -> bytes:
+    """The body, or a beginning that is longer than the limit."""
+    wanted = request.content_length
+    if wanted is None:
+        wanted = limit + 1 if environ.get("wsgi.input_terminated") else 0
     body = bytearray()
     while len(body) < wanted:
         piece: bytes = environ["wsgi.input"].read(wanted - len(body))
         if not piece:
             break
         body += piece
-    return responses.too_large(limit) if len(body) > limit else bytes(body)
+    return bytes(body)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onefold.model.event import WebhookEvent
     from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest
-    from onefold.web.webhooks.endpoint import Arguments, EndpointDelivery, Handler, Handles
+    from onefold.web.webhooks.endpoint import Arguments, EndpointDelivery, F, Handler
 
 RETENTION: Final = timedelta(days=30)
 MAX_BODY: Final = 1024 * 1024
@@ -164,8 +164,10 @@ class Webhook(WebhookEndpoint):
         checks.options(options, frozenset(WebhookSettings.__struct_fields__))
         self.settings: WebhookSettings = WebhookSettings(*source, **options)
         super().__init__(self.settings.name, self.settings.max_body)
+        if self.settings.enqueue is not None:
+            self._handler = self._enqueue
 
-    def process(self, handler: Handler) -> Handler:
+    def process(self, handler: F) -> F:
         """Process each event with a function, which receives a `Received`.
 
         It returns None, or an `HttpResponse` that redeliveries receive. An exception rolls its rows
@@ -175,11 +177,11 @@ class Webhook(WebhookEndpoint):
             raise ConflictingOptions("enqueue", "is given: the job processes the event")
         return super().process(handler)
 
-    def probed(self, method: str) -> HttpResponse | None:
-        """The response to a request that is not a POST: a probe of the endpoint."""
-        if method in PROBES and self.settings.probe == responses.DONE.status:
+    def rejected_unread(self, request: HttpRequest) -> HttpResponse | None:
+        """The response to a request whose body is not read: a probe, or one that is too long."""
+        if request.method in PROBES and self.settings.probe == responses.DONE.status:
             return responses.DONE
-        return super().probed(method)
+        return super().rejected_unread(request)
 
     def verify(self, request: HttpRequest, body: bytes) -> Verified:
         """Check a request; raises `BadSignature`. Nothing is stored."""
@@ -214,12 +216,10 @@ class Webhook(WebhookEndpoint):
         settings.report(WebhookRejected(provider, self.name, code, settings.tenant))
 
     def delivery(
-        self, verified: Verified, request: HttpRequest, handler: Handles, arguments: Arguments
+        self, verified: Verified, request: HttpRequest, handler: Handler, arguments: Arguments
     ) -> EndpointDelivery:
         """The delivery of an event."""
         chosen = handler if self.settings.enqueue is None else self._enqueue
-        if chosen is None:
-            raise self.no_handler()
 
         def call(received: Received) -> Procedure[Any]:
             return (yield Call(chosen, (received, *arguments)))
