@@ -30,24 +30,17 @@ if TYPE_CHECKING:
     from onefold.model.job import Job
 
 
-OPTIONS: Final = {
-    "SCHEMA": "schema",
-    "BUSY_TIMEOUT": "busy_timeout",
-    "SHARDS": "shards",
-    "PREPARED_STATEMENTS": "prepared_statements",
-    "NOTIFY": "notify",
-}
-"""What is passed on to `Onefold`, and how it is called there."""
-
+OPTIONS: Final = ("SCHEMA", "BUSY_TIMEOUT", "SHARDS", "PREPARED_STATEMENTS", "NOTIFY")
+"""Options of `Onefold`."""
 KNOWN: Final = ("DATABASE", "AUTODISCOVER", "UNCONFIGURED", *OPTIONS)
 
 
 class DjangoSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The setting, read."""
+    """The setting ONEFOLD."""
 
     database: str = "default"
     """An alias of DATABASES, or a URL."""
-    autodiscover: tuple[str, ...] = ("jobs", "tasks")
+    autodiscover: Sequence[str] = ("jobs", "tasks")
     """The modules of each app that declare jobs; imported when Django starts."""
     unconfigured: Unconfigured = "refuse"
     """What happens to a POST or PATCH with a key to a view without a policy."""
@@ -61,42 +54,33 @@ class DjangoSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_settings() -> DjangoSettings:
     """Read the setting."""
-    found: Any = getattr(settings, "ONEFOLD", {})
-    if not isinstance(found, Mapping):
+    given: Any = getattr(settings, "ONEFOLD", {})
+    if not isinstance(given, Mapping):
         raise ImproperlyConfigured('ONEFOLD must be a dictionary like {"DATABASE": "default"}.')
-    given = cast("Mapping[str, Any]", found)
-    for name in given:
+    values: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in cast("Mapping[str, Any]", given).items():
         if name not in KNOWN:
             raise ImproperlyConfigured(f"ONEFOLD has no {name!r}. It knows {', '.join(KNOWN)}.")
-    database: Any = given.get("DATABASE", "default")
-    if not isinstance(database, str) or ("://" not in database and not _is_alias(database)):
+        (options if name in OPTIONS else values)[name.lower()] = value
+    return _checked(DjangoSettings(**values, options=options))
+
+
+def _checked(made: DjangoSettings) -> DjangoSettings:
+    database: Any = made.database
+    if not isinstance(database, str) or made.alias not in (None, *connections.settings):
         raise ImproperlyConfigured(
             'ONEFOLD["DATABASE"] must be an alias of DATABASES, or a URL like'
             " postgresql://app@db/orders."
         )
-    unconfigured: Any = given.get("UNCONFIGURED", "refuse")
-    if unconfigured not in ("refuse", "ignore"):
+    if made.unconfigured not in ("refuse", "ignore"):
         raise ImproperlyConfigured('ONEFOLD["UNCONFIGURED"] must be "refuse" or "ignore".')
-    return DjangoSettings(
-        database=database,
-        unconfigured=unconfigured,
-        autodiscover=_modules(given.get("AUTODISCOVER", ("jobs", "tasks"))),
-        options={OPTIONS[name]: value for name, value in given.items() if name in OPTIONS},
-    )
-
-
-def _is_alias(name: str) -> bool:
-    from django.db import connections
-
-    return name in connections.settings
-
-
-def _modules(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    modules: Any = made.autodiscover
+    if isinstance(modules, str) or not isinstance(modules, Sequence):
         raise ImproperlyConfigured(
             'ONEFOLD["AUTODISCOVER"] must be a list of module names like ["jobs", "tasks"].'
         )
-    return tuple(cast("Sequence[str]", given))
+    return made
 
 
 PARTS: Final = {
@@ -106,7 +90,7 @@ PARTS: Final = {
     "HOST": "host",
     "PORT": "port",
 }
-"""What libpq calls them."""
+"""The names of libpq."""
 
 NOT_OF_LIBPQ: Final = frozenset(
     {
@@ -128,32 +112,30 @@ def url_of(alias: str) -> str:
     given = connections.settings[alias]
     match connections[alias].vendor:
         case "sqlite":
-            return _sqlite(alias, given)
+            return _sqlite(alias, given["NAME"])
         case "postgresql":
             return _postgresql(given)
         case vendor:
             raise ImproperlyConfigured(
-                f"Onefold keeps its tables in PostgreSQL or SQLite, and the database {alias!r} is"
+                f"Onefold stores its tables in PostgreSQL or SQLite, and the database {alias!r} is"
                 f' {vendor}. Name another one in ONEFOLD["DATABASE"].'
             )
 
 
 def is_in_memory(alias: str) -> bool:
-    """True for a database that only the connection has that made it: Django's tests on SQLite."""
+    """True for a database that only its own connection can use: Django's tests on SQLite."""
+    connection: Any = connections[alias]
     name = connections.settings[alias]["NAME"]
-    return connections[alias].vendor == "sqlite" and (
-        not name or (isinstance(name, str) and (name == ":memory:" or "mode=memory" in name))
-    )
+    return connection.vendor == "sqlite" and bool(connection.creation.is_in_memory_db(name))
 
 
-def _sqlite(alias: str, given: Mapping[str, Any]) -> str:
-    name = str(given["NAME"])
+def _sqlite(alias: str, name: str | Path) -> str:
     if is_in_memory(alias):
         raise ImproperlyConfigured(
             f"The database {alias!r} is in memory, where Onefold's own connections do not reach it."
             f' For tests, name a file: DATABASES["{alias}"]["TEST"] = {{"NAME": "test.sqlite3"}}.'
         )
-    if name.startswith("file:"):
+    if str(name).startswith("file:"):
         raise ImproperlyConfigured(
             f"The database {alias!r} is named by a URI. Name the file by its path."
         )
@@ -165,13 +147,9 @@ def _postgresql(given: Mapping[str, Any]) -> str:
     parts = {PARTS[name]: given[name] for name in PARTS if given.get(name)}
     parts |= {name: value for name, value in options.items() if name not in NOT_OF_LIBPQ}
     if role := options.get("assume_role"):
-        parts["options"] = f"{parts.get('options', '')} -c role={_escaped(role)}".strip()
+        escaped = role.replace("\\", "\\\\").replace(" ", "\\ ")
+        parts["options"] = f"{parts.get('options', '')} -c role={escaped}".strip()
     return f"postgresql:///?{urlencode(parts, quote_via=quote)}"
-
-
-def _escaped(value: str) -> str:
-    """As libpq wants a value among its options."""
-    return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
 T = TypeVar("T")
@@ -208,15 +186,15 @@ class AliasOnefold(Onefold):
 
 
 class AliasStore:
-    """The database that an alias means at the time.
+    """The current database of an alias.
 
-    Jobs are declared when modules are imported. Afterwards a test runner gives the alias a database
-    of its own, and each of its parallel processes another one. The database that was opened before
-    must not be used then: it is the one of the people who run the tests.
+    Jobs are declared when modules are imported. Afterwards a test runner changes the database of
+    the alias, also in each of its parallel processes. The first database must not be used then:
+    tests must not change it.
     """
 
     def __init__(self, alias: str, opened: Callable[[str], Database]) -> None:
-        """Nothing is opened yet; `opened` opens the database of a URL."""
+        """`opened` opens the database of a URL."""
         self._alias = alias
         self._opened = opened
         self._databases: dict[tuple[Any, ...], Database] = {}
@@ -260,10 +238,9 @@ class AliasStore:
 
 @contextmanager
 def _with_fresh_connections(job: Job) -> Generator[None]:
-    """Around a handler in a thread, as Django does around a request.
+    """Close old and broken connections before and after a handler, as Django does for a request.
 
-    A connection that the server has closed since is opened anew, and one that is too old is closed.
-    In an event loop there are none.
+    In an event loop, Django has no connections.
     """
     del job
     if _in_event_loop():

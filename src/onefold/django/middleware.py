@@ -19,7 +19,7 @@ from onefold.django.views import (
     add_headers,
     answer_of,
     close_with,
-    is_form,
+    is_keyed,
     keep_body,
     request_of,
     response_of,
@@ -78,19 +78,18 @@ class IdempotencyMiddleware(MiddlewareMixin):
     """For `MIDDLEWARE`: `onefold.django.IdempotencyMiddleware`."""
 
     def __init__(self, get_response: Callable[..., Any]) -> None:
-        """Made by Django."""
         super().__init__(get_response)
         self._unconfigured = read_settings().unconfigured
         self._names: frozenset[str] | None = None
 
     def process_request(self, request: HttpRequest) -> None:
-        """Find out whether the page has a form key: then it must not be cached."""
+        """Note whether the page gets a form key: then it must not be cached."""
         setattr(request, PAGE, open_page())
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any
     ) -> HttpResponse | None:
-        """Before the view, and before the same of what stands further down in MIDDLEWARE."""
+        """Reject a request before its view runs, or read its body."""
         del args, kwargs
         if request.method in SAFE:
             return None
@@ -101,7 +100,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         try:
             if route is None:
                 self._refuse_unconfigured(http_request, names)
-            elif _has_key(http_request, route):
+            elif is_keyed(http_request, route.policy):
                 read_key(http_request, route.policy.key)
                 keep_body(request, http_request, route.policy)
         except Refused as refused:
@@ -131,8 +130,8 @@ class IdempotencyMiddleware(MiddlewareMixin):
         return response if final is answer else response_of(final)
 
     def _refuse_unconfigured(self, http_request: Request, names: frozenset[str]) -> None:
-        is_keyed = any(http_request.values(name) for name in names)
-        if is_keyed and http_request.method in KEYED and self._unconfigured == "refuse":
+        has_key = any(http_request.values(name) for name in names)
+        if has_key and http_request.method in KEYED and self._unconfigured == "refuse":
             raise Refused(make(NOT_CONFIGURED))
 
     def _checked(self) -> frozenset[str]:
@@ -145,9 +144,3 @@ class IdempotencyMiddleware(MiddlewareMixin):
             names = {name for route in routes for name in route.policy.key.headers}
             self._names = frozenset(names | {"Idempotency-Key"})
         return self._names
-
-
-def _has_key(http_request: Request, route: KeyedRoute) -> bool:
-    policy = route.policy
-    in_header = any(http_request.values(name) for name in policy.key.headers)
-    return in_header or (policy.form is not None and is_form(http_request))

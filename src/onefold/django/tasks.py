@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
@@ -31,58 +31,32 @@ if TYPE_CHECKING:
     from onefold.model.job import Attempt, Job
 
 
-# In Django and in the backport: the package, and where it makes JSON of anything.
 PACKAGES: Final = (("django.tasks", "django.utils.json"), ("django_tasks", "django_tasks.utils"))
+"""Django's package and the backport, each with the module that normalizes JSON."""
 
 
-class Framework(NamedTuple):
-    """The names that a backend needs, from either package."""
-
-    base: Any
-    backends: Any
-    signals: Any
-    exceptions: Any
-    json: Any
-
-    @property
-    def backend_class(self) -> Any:
-        """The base class of backends."""
-        return self.backends.BaseTaskBackend
-
-    @property
-    def invalid_task(self) -> Any:
-        """The error of a task that cannot be enqueued."""
-        names = ("InvalidTask", "InvalidTaskError")
-        return next(
-            getattr(self.exceptions, name) for name in names if name in dir(self.exceptions)
-        )
-
-
-def framework() -> Framework:
-    """The installed package, `django.tasks` first."""
+def framework() -> tuple[str, str]:
+    """The names of the installed package and of its JSON module."""
     for package, json in PACKAGES:
         try:
             import_module(package)
         except ModuleNotFoundError:
             continue
-        return Framework(
-            base=import_module(f"{package}.base"),
-            backends=import_module(f"{package}.backends.base"),
-            signals=import_module(f"{package}.signals"),
-            exceptions=import_module(f"{package}.exceptions"),
-            json=import_module(json),
-        )
+        return package, json
     raise ImproperlyConfigured(
-        "The backend for tasks needs Django 6.0, whose django.tasks it is for, or the package"
-        " django-tasks, which brings the same to older ones: pip install django-tasks"
+        "The backend for tasks needs Django 6.0, which has django.tasks, or the package"
+        " django-tasks for older versions: pip install django-tasks"
     )
 
 
-_tasks: Final = framework()
+_package, _json_module = framework()
+_base: Any = import_module(f"{_package}.base")
+_exceptions: Any = import_module(f"{_package}.exceptions")
+_json: Any = import_module(_json_module)
+_signals: Any = import_module(f"{_package}.signals")
+_Status: Any = _base.TaskResultStatus
 if not TYPE_CHECKING:
-    # Of whichever package is installed; they are the same.
-    BaseTaskBackend = _tasks.backend_class
-_Status: Any = _tasks.base.TaskResultStatus
+    BaseTaskBackend = import_module(f"{_package}.backends.base").BaseTaskBackend
 
 OPTIONS: Final = frozenset({"backoff", "max_attempts", "retention", "tags", "timeout"})
 """Options of all tasks that OPTIONS may have; see `@onefold.job`."""
@@ -100,7 +74,7 @@ STATUSES: Final = {
 
 
 class OnefoldBackend(BaseTaskBackend):
-    """Keeps tasks in Onefold's queue."""
+    """Stores tasks as jobs."""
 
     supports_defer = True
     supports_async_task = True
@@ -108,7 +82,6 @@ class OnefoldBackend(BaseTaskBackend):
     supports_priority = True
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
-        """Made by Django, from the setting TASKS, for each thread."""
         super().__init__(alias, params)
         self.alias: str = alias
         self.options: dict[str, Any] = params.get("OPTIONS", {})
@@ -119,29 +92,29 @@ class OnefoldBackend(BaseTaskBackend):
             )
 
     def validate_task(self, task: Any) -> None:
-        """Django calls this for every task, so every task becomes a job here."""
+        """Declare a job for the task. Django calls this for every task."""
         super().validate_task(task)
         self._declared(task)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Store a job; in the atomic block that is open, if there is one on this database."""
+        """Store a job; in the open atomic block, if there is one on this database."""
         self.validate_task(task)
-        # Django's most urgent is the highest number, Onefold's the lowest.
+        # The highest number is the most urgent in Django, the lowest in Onefold.
         job = self._declared(task).using(queue=task.queue_name, priority=-task.priority)
         if task.run_after is not None:
             job = job.using(run_at=task.run_after)
         calls = _calls()
         if (connection := _open_block()) is not None:
             job = job.within(connection)
-        answer = job.enqueue(**_tasks.json.normalize_json({"args": args, "kwargs": kwargs}))
+        answer = job.enqueue(**_json.normalize_json({"args": args, "kwargs": kwargs}))
         stored = calls.get(answer.id)
         assert stored is not None, "a job that was just enqueued"
         result = self._result(task, stored, ())
-        _tasks.signals.task_enqueued.send(type(self), task_result=result)
+        _signals.task_enqueued.send(type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """The job of that id, as long as it is kept: a day after it is done by default."""
+        """The job of that id, as long as it is stored: by default for a day after its end."""
         try:
             job = _calls().get(result_id)
         except InvalidInput:
@@ -149,7 +122,7 @@ class OnefoldBackend(BaseTaskBackend):
         declared = None if job is None else get_onefold().jobs.get(job.kind)
         task = None if declared is None else getattr(declared.function, "task", None)
         if job is None or task is None:
-            raise _tasks.exceptions.TaskResultDoesNotExist(result_id)
+            raise _exceptions.TaskResultDoesNotExist(result_id)
         return self._result(task, job, Deliveries(_calls().context).attempts(job.id))
 
     def _declared(self, task: Any) -> DeclaredJob[..., Any]:
@@ -158,8 +131,9 @@ class OnefoldBackend(BaseTaskBackend):
         known = onefold.jobs.get(task.module_path)
         if known is not None and getattr(known.function, "task", None) is not None:
             return known
-        handler: Any = self._ahandler(task) if _is_async(task) else self._handler(task)
-        # So that a result, which knows the job only, finds it.
+        is_async = inspect.iscoroutinefunction(task.func)
+        handler: Any = self._ahandler(task) if is_async else self._handler(task)
+        # A result finds its task through the job.
         handler.task = task
         try:
             job: Any = onefold.job(
@@ -167,11 +141,13 @@ class OnefoldBackend(BaseTaskBackend):
             )
             declared: DeclaredJob[..., Any] = job(handler)
         except InvalidInput as error:
-            raise _tasks.invalid_task(str(error)) from error
+            # The backport has the other name.
+            kind = getattr(_exceptions, "InvalidTask", None) or _exceptions.InvalidTaskError
+            raise kind(str(error)) from error
         return declared
 
     def _handler(self, task: Any) -> Callable[..., Any]:
-        """What a worker calls in a thread."""
+        """The handler of a plain task: a worker calls it in a thread."""
 
         def run_task(run: Run, args: list[Any], kwargs: dict[str, Any]) -> Any:
             context = self._started(task, run.job)
@@ -185,7 +161,7 @@ class OnefoldBackend(BaseTaskBackend):
         return run_task
 
     def _ahandler(self, task: Any) -> Callable[..., Any]:
-        """What a worker calls in its event loop. Receivers of signals may block: not there."""
+        """The handler of an async task. Receivers of signals may block, so they run in threads."""
 
         async def run_task(run: Run, args: list[Any], kwargs: dict[str, Any]) -> Any:
             context = await sync_to_async(self._started)(task, run.job)
@@ -199,30 +175,30 @@ class OnefoldBackend(BaseTaskBackend):
         return run_task
 
     def _started(self, task: Any, job: Job) -> tuple[Any, ...]:
-        """Send the signal that it has begun; returns the arguments before those of the task."""
+        """Send the signal of a start; returns the arguments before those of the task."""
         result = self._running(task, job)
-        _tasks.signals.task_started.send(type(self), task_result=result)
-        return (_tasks.base.TaskContext(task_result=result),) if task.takes_context else ()
+        _signals.task_started.send(type(self), task_result=result)
+        return (_base.TaskContext(task_result=result),) if task.takes_context else ()
 
     def _finished(self, task: Any, job: Job, value: Any) -> Any:
-        """Send the signal that it is done; the completion of the job follows."""
-        value = _tasks.json.normalize_json(value)
+        """Send the signal of a success; the job is completed afterwards."""
+        value = _json.normalize_json(value)
         result = self._running(task, job)
         _write(result, status=_Status.SUCCESSFUL, _return_value=value)
-        _tasks.signals.task_finished.send(type(self), task_result=result)
+        _signals.task_finished.send(type(self), task_result=result)
         return value
 
     def _failed(self, task: Any, job: Job, error: Exception) -> None:
-        """Send the signal of the last failure; after others the task is tried again."""
+        """Send the signal of the last failure; after other failures the task is retried."""
         if job.attempt < job.max_attempts:
             return
         result = self._running(task, job)
         result.errors.append(_error(described(error)))
         _write(result, status=_Status.FAILED)
-        _tasks.signals.task_finished.send(type(self), task_result=result)
+        _signals.task_finished.send(type(self), task_result=result)
 
     def _running(self, task: Any, job: Job) -> Any:
-        """The result of a job that runs here; who had it before is not looked up."""
+        """The result of a job that runs here, without the names of its earlier workers."""
         result = self._result(task, job, ())
         workers = [""] * (job.attempt - 1) + [job.worker or ""]
         _write(result, started_at=job.taken_at, last_attempted_at=job.taken_at, worker_ids=workers)
@@ -230,7 +206,7 @@ class OnefoldBackend(BaseTaskBackend):
 
     def _result(self, task: Any, job: Job, attempts: Sequence[Attempt]) -> Any:
         begun = [attempt.started_at for attempt in attempts if attempt.started_at is not None]
-        result = _tasks.base.TaskResult(
+        result = _base.TaskResult(
             task=task,
             id=job.id,
             status=STATUSES[job.state],
@@ -264,23 +240,19 @@ def _calls() -> Onefold | Within:
     return onefold if connection is None else onefold.within(connection)
 
 
-def _is_async(task: Any) -> bool:
-    return inspect.iscoroutinefunction(task.func)
-
-
 def _is_failure(error: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
-    """And not only what was answered to a push that was put off or called off then."""
+    """False also for the response to a push that was deferred or cancelled."""
     return error is not None and error["type"] is not None
 
 
 def _error(error: Mapping[str, Any]) -> Any:
-    return _tasks.base.TaskError(
+    return _base.TaskError(
         exception_class_path=error["type"],
         traceback=error.get("traceback") or error["message"],
     )
 
 
 def _write(result: Any, **fields: Any) -> None:
-    """Write into a frozen result, as the backends of Django do."""
+    """Set fields of a frozen result, as the backends of Django do."""
     for name, value in fields.items():
         object.__setattr__(result, name, value)

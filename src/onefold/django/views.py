@@ -68,13 +68,15 @@ def request_of(request: HttpRequest) -> Request:
     )
 
 
-def is_form(http_request: Request) -> bool:
-    """True if a key may be in a hidden field."""
-    return (http_request.value("content-type") or "").startswith(FORMS)
+def is_keyed(http_request: Request, policy: RoutePolicy) -> bool:
+    """True if a request has a key in a header, or may have one in a hidden field."""
+    has_key = any(http_request.values(name) for name in policy.key.headers)
+    is_form = (http_request.value("content-type") or "").startswith(FORMS)
+    return has_key or (policy.form is not None and is_form)
 
 
 def body_of(request: HttpRequest) -> Digested:
-    """The body; what the middleware has read, if it is there."""
+    """The body, which the middleware may have read."""
     found: Digested | None = getattr(request, BODY, None)
     if found is not None:
         return found
@@ -82,14 +84,14 @@ def body_of(request: HttpRequest) -> Digested:
         return digested(request.body)
     except RawPostDataException as error:
         raise UsageError(
-            "The body of this request was read before its key was. Put"
-            " onefold.django.IdempotencyMiddleware into MIDDLEWARE, before whatever reads"
-            " it (CsrfViewMiddleware does)."
+            "The body of this request was read before its key. Put"
+            " onefold.django.IdempotencyMiddleware into MIDDLEWARE, before CsrfViewMiddleware and"
+            " others that read bodies."
         ) from error
 
 
 def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) -> None:
-    """Read the whole body, and give it back to Django; a large one is in a file."""
+    """Read the whole body, and let Django read it again; a large one is in a file."""
     if hasattr(request, "_body"):
         if len(request.body) > policy.max_request:
             raise Refused(too_large(policy.max_request))
@@ -114,7 +116,7 @@ def close_with(response: HttpResponseBase, request: HttpRequest) -> None:
 
 
 def answer_of(response: HttpResponse, body: bytes) -> Answer:
-    """A response with its cookies, which Django keeps apart."""
+    """A response of Django, with its cookies."""
     cookies = tuple((COOKIE, morsel.OutputString()) for morsel in response.cookies.values())
     return Answer(response.status_code, (*response.items(), *cookies), body)
 
@@ -126,14 +128,14 @@ def add_headers(response: HttpResponseBase, headers: tuple[Header, ...]) -> None
 
 
 def response_of(answer: Answer) -> HttpResponse:
-    """An answer, as Django sends it: nothing is added to it. ASGI wants names in lower case."""
+    """The same response for Django. ASGI requires names in lower case."""
     response = HttpResponse(answer.body, status=answer.status)
     del response["Content-Type"]
     for name, value in ((name.lower(), value) for name, value in answer.headers):
         if name == COOKIE.lower():
             response.cookies.load(value)
         elif name in response:
-            # Django has each header once; lines of one name mean the same joined.
+            # Django has each header once; several values are joined.
             response[name] = f"{response[name]}, {value}"
         else:
             response[name] = value
@@ -148,12 +150,6 @@ class Alias(msgspec.Struct, frozen=True):
     def __call__(self) -> Any:
         """This thread's connection to it."""
         return connections[self.name]
-
-
-def alias_of(target: object) -> object:
-    """An alias or a Django connection as `Alias`; other targets unchanged."""
-    name = target if isinstance(target, str) else getattr(target, "alias", None)
-    return Alias(name) if isinstance(name, str) else target
 
 
 def transaction_of(route: KeyedRoute, own: str | None) -> tuple[Runtime | None, object]:
@@ -233,9 +229,10 @@ def once_of(request: HttpRequest) -> Once:
 
 
 def _with_alias(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with a Django database as `Alias`."""
+    """The options, with an `Alias` for the alias of a database or a Django connection."""
     target = options.get("transaction")
-    return options if target is None else {**options, "transaction": alias_of(target)}
+    name = target if isinstance(target, str) else getattr(target, "alias", None)
+    return {**options, "transaction": Alias(name)} if isinstance(name, str) else options
 
 
 class _Every(set[str]):
@@ -320,10 +317,9 @@ class _KeyedView:
 
     def _request(self, request: HttpRequest) -> tuple[Request, Digested]:
         """The request and its body, which is not read if the request has no key."""
-        http_request, policy = request_of(request), self._route.policy
-        has_key = any(http_request.values(name) for name in policy.key.headers)
-        is_keyed = has_key or (policy.form is not None and is_form(http_request))
-        return http_request, body_of(request) if is_keyed else NOTHING
+        http_request = request_of(request)
+        has_key = is_keyed(http_request, self._route.policy)
+        return http_request, body_of(request) if has_key else NOTHING
 
     def _bound(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
         """The view with its arguments."""

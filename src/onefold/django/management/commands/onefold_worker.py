@@ -16,10 +16,9 @@ from onefold.worker.settings import read_queues
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from onefold.worker.settings import WorkerOptions
-
+OPTIONS: Final = ("queues", "concurrency", "lease", "grace", "name")
 LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG)
-"""What is shown at each `--verbosity`."""
+"""The level of the log for each `--verbosity`."""
 
 
 class Command(BaseCommand):
@@ -35,8 +34,8 @@ class Command(BaseCommand):
             help="Queues, and how many jobs of each at once.  [all declared]",
         )
         parser.add_argument("--concurrency", type=int, help="Handlers at once.  [20]")
-        parser.add_argument("--lease", type=float, help="Seconds.  [60]")
-        parser.add_argument("--grace", type=float, help="Seconds a stop may take.  [30]")
+        parser.add_argument("--lease", type=_seconds, help="Seconds.  [60]")
+        parser.add_argument("--grace", type=_seconds, help="Seconds a stop may take.  [30]")
         parser.add_argument("--name", help="Of the worker, in logs and attempts.  [made up]")
         parser.add_argument(
             "--no-chores", action="store_true", help="Leave rescues, pruning and ticks to others."
@@ -58,7 +57,7 @@ class Command(BaseCommand):
     def _shows_logs(self, verbosity: int) -> bool:
         """Log to stderr if LOGGING has no handler for our logger.
 
-        False where LOGGING has one, and hides what is less than a warning from it.
+        False if LOGGING has one that shows only warnings.
         """
         ours, log = logging.getLogger("onefold"), logging.getLogger("onefold.worker")
         if not log.hasHandlers():
@@ -70,18 +69,12 @@ class Command(BaseCommand):
         return log.isEnabledFor(logging.INFO)
 
 
-def _worker_options(options: dict[str, Any]) -> WorkerOptions:
-    given: WorkerOptions = {
-        "chores": not options["no_chores"],
-    }
-    if options["queues"] is not None:
-        given["queues"] = read_queues(options["queues"])
-    if options["concurrency"] is not None:
-        given["concurrency"] = options["concurrency"]
-    if options["lease"] is not None:
-        given["lease"] = timedelta(seconds=options["lease"])
-    if options["grace"] is not None:
-        given["grace"] = timedelta(seconds=options["grace"])
-    if options["name"] is not None:
-        given["name"] = options["name"]
-    return given
+def _worker_options(options: dict[str, Any]) -> dict[str, Any]:
+    given = {name: options[name] for name in OPTIONS if options[name] is not None}
+    if "queues" in given:
+        given["queues"] = read_queues(given["queues"])
+    return {**given, "chores": not options["no_chores"]}
+
+
+def _seconds(text: str) -> timedelta:
+    return timedelta(seconds=float(text))
