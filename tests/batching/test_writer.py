@@ -209,7 +209,8 @@ def nothing(sql: Sql) -> Operation[str]:
 
 
 def test_those_who_came_while_it_waited_are_told_of_what_failed_then(tmp_path: Path) -> None:
-    writer = SqliteWriter(BrokenFile(tmp_path / "x.db", *["busy"] * 20, "disk"))
+    file: Any = BrokenFile(tmp_path / "x.db", *["busy"] * 20, "disk")
+    writer = SqliteWriter(file)
     answers: list[Any] = []
 
     def ask() -> None:

@@ -40,8 +40,12 @@ from tests.race.waiting import until
 SQL = Sql("sqlite")
 
 
+def held_keys() -> HeldKeys:
+    return HeldKeys(60.0, lambda: busy(60))
+
+
 def threads_of(transact: Any) -> ThreadGroup:
-    return ThreadGroup(transact, timeout=60.0, busy=lambda: busy(60), held=HeldKeys())
+    return ThreadGroup(transact, held_keys())
 
 
 def is_idle(group: ThreadGroup) -> bool:
@@ -50,7 +54,7 @@ def is_idle(group: ThreadGroup) -> bool:
 
 
 def groups_of(transact: Any) -> Groups[ThreadGroup]:
-    return Groups(partial(ThreadGroup, transact, timeout=60.0, busy=lambda: busy(60)))
+    return Groups(partial(ThreadGroup, transact), held_keys())
 
 
 def tasks_in(group: TaskGroup) -> list[asyncio.Task[None]]:
@@ -59,7 +63,7 @@ def tasks_in(group: TaskGroup) -> list[asyncio.Task[None]]:
 
 
 def tasks_of(transact: Any) -> TaskGroup:
-    return TaskGroup(transact, timeout=60.0, busy=lambda: busy(60), held=HeldKeys())
+    return TaskGroup(transact, held_keys())
 
 
 def busy(seconds: int) -> DatabaseBusy:
@@ -85,10 +89,6 @@ class Told(Entry):
     def __init__(self, value: object, key: object = None) -> None:
         super().__init__(item(value, key), deadline=60.0)
         self.told: list[tuple[object, BaseException | None]] = []
-
-    @property
-    def is_abandoned(self) -> bool:
-        return False
 
     def wake(self) -> None:
         self.told.append((self.answer, self.error))
@@ -220,7 +220,7 @@ class TestBatch:
 
 class TestHeldKeys:
     def test_the_first_caller_of_each_key_has_its_turn(self) -> None:
-        held, waiters = HeldKeys(), [asyncio.Event() for _ in range(2 * HELD_KEYS)]
+        held, waiters = held_keys(), [asyncio.Event() for _ in range(2 * HELD_KEYS)]
         for number, waiter in enumerate(waiters):
             held[waiter] = ("group", number // 2)
 
@@ -229,7 +229,7 @@ class TestHeldKeys:
         assert not held.waits_for(item("any", key=HELD_KEYS))
 
     def test_few_keys_at_a_time_have_their_turn(self) -> None:
-        held, waiters = HeldKeys(), [asyncio.Event() for _ in range(HELD_KEYS + 2)]
+        held, waiters = held_keys(), [asyncio.Event() for _ in range(HELD_KEYS + 2)]
         for number, waiter in enumerate(waiters):
             held[waiter] = ("group", number)
 

@@ -20,14 +20,14 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from copy import copy
 from operator import methodcaller
 from queue import Empty, SimpleQueue
 from threading import Lock, RLock, Thread, current_thread, get_ident
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -83,8 +83,11 @@ class KeyHeld(Exception):
     """Another transaction holds what an impatient transaction needs."""
 
 
-class Entry(ABC):
+class Entry:
     """A queued call."""
+
+    is_abandoned: bool = False
+    """True if the caller was interrupted or cancelled."""
 
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         self.item = item
@@ -102,14 +105,9 @@ class Entry(ABC):
         self.answer, self.error = answer, error
         self.is_answered = True
 
-    @property
-    @abstractmethod
-    def is_abandoned(self) -> bool:
-        """True if the caller was interrupted or cancelled."""
-
-    @abstractmethod
     def wake(self) -> None:
         """Give the outcome to the caller."""
+        raise NotImplementedError
 
 
 class Gate:
@@ -138,12 +136,6 @@ class ThreadEntry(Entry):
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         super().__init__(item, deadline)
         self.gate: Gate = Gate()
-        self.abandoned: bool = False
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True if the thread was interrupted."""
-        return self.abandoned
 
     def wake(self) -> None:
         """Wake the thread."""
@@ -159,7 +151,7 @@ class TaskEntry(Entry):
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
     @property
-    def is_abandoned(self) -> bool:
+    def is_abandoned(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """True if the task was cancelled."""
         return self.future.done()
 
@@ -265,6 +257,12 @@ class HeldKeys(dict[Waiter, tuple[Hashable, Hashable]]):
     thread is added and removed in one step, which no signal can interrupt.
     """
 
+    def __init__(self, timeout: float, busy: Callable[[], Exception]) -> None:
+        """`busy` makes the error for a key that was held for so many seconds."""
+        super().__init__()
+        self.timeout = timeout
+        self.busy = busy
+
     def waits_for(self, item: Item[Any, Any]) -> bool:
         """Whether a caller waits for the key of an item."""
         return (item.group, item.key) in list(self.values())
@@ -280,22 +278,6 @@ class HeldKeys(dict[Waiter, tuple[Hashable, Hashable]]):
         """Wake the callers that may wait in the database now."""
         for waiter in self.have_turn():
             waiter.set()
-
-
-class ThreadTransact(Protocol):
-    """Runs an operation in a transaction; an impatient one raises `KeyHeld` at a held key."""
-
-    def __call__(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
-        """Run it; a patient one waits until the deadline."""
-        ...
-
-
-class TaskTransact(Protocol):
-    """`ThreadTransact`, awaited."""
-
-    async def __call__(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
-        """Run it; a patient one waits until the deadline."""
-        ...
 
 
 class ThreadQueue(ABC):
@@ -342,7 +324,7 @@ class ThreadQueue(ABC):
                 self._start_thread(late=True)
                 entry.gate.wait()
         except BaseException:
-            entry.abandoned = True
+            entry.is_abandoned = True
             raise
         if entry.error is not None:
             raise entry.error
@@ -407,20 +389,13 @@ class ThreadQueue(ABC):
 class ThreadGroup(ThreadQueue):
     """The calls of one group among the threads of a process.
 
-    `busy` makes the error for a key that was held too long.
+    `transact(build, patient=…)` runs an operation. One that is not patient raises `KeyHeld` at a
+    held key; a patient one waits for it until its `deadline`.
     """
 
-    def __init__(
-        self,
-        transact: ThreadTransact,
-        *,
-        timeout: float,
-        busy: Callable[[], Exception],
-        held: HeldKeys,
-    ) -> None:
-        super().__init__(timeout)
+    def __init__(self, transact: Callable[..., Any], held: HeldKeys) -> None:
+        super().__init__(held.timeout)
         self._transact = transact
-        self._busy = busy
         self._held = held
 
     def run(self, item: Item[Any, T]) -> T:
@@ -437,7 +412,7 @@ class ThreadGroup(ThreadQueue):
             self._held[gate] = (item.group, item.key)
             while gate not in self._held.have_turn():
                 if (left := deadline - time.monotonic()) <= 0:
-                    raise self._busy()
+                    raise self._held.busy()
                 # At most so long: the caller before may be interrupted before it wakes this one.
                 gate.wait(min(left, LATE))
             return self._transact(item.alone, patient=True, deadline=deadline)
@@ -456,19 +431,10 @@ class ThreadGroup(ThreadQueue):
 
 
 class TaskGroup:
-    """The calls of one group among the tasks of an event loop."""
+    """The calls of one group among the tasks of an event loop. `transact` is awaited."""
 
-    def __init__(
-        self,
-        transact: TaskTransact,
-        *,
-        timeout: float,
-        busy: Callable[[], Exception],
-        held: HeldKeys,
-    ) -> None:
+    def __init__(self, transact: Callable[..., Awaitable[Any]], held: HeldKeys) -> None:
         self._transact = transact
-        self._timeout = timeout
-        self._busy = busy
         self._held = held
         self._queue: deque[TaskEntry] = deque()
         self._running: dict[object, float] = {}
@@ -487,7 +453,7 @@ class TaskGroup:
 
     async def run(self, item: Item[Any, T]) -> T:
         """Run an item, at once or together with others; apart from them if its key is held."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._held.timeout
         if not self._held or not self._held.waits_for(item):
             with suppress(KeyHeld):
                 if self.is_idle:
@@ -520,7 +486,7 @@ class TaskGroup:
                     async with asyncio.timeout(deadline - time.monotonic()):
                         await turn.wait()
                 except TimeoutError:
-                    raise self._busy() from None
+                    raise self._held.busy() from None
             return await self._transact(item.alone, patient=True, deadline=deadline)
         finally:
             del self._held[turn]
@@ -583,17 +549,14 @@ G = TypeVar("G", bound=ThreadGroup | TaskGroup)
 
 
 class Groups(dict[Hashable, G]):
-    """The groups of a process or of an event loop, by name. They share the waiters for held keys.
+    """The groups of a process or of an event loop, by name. They share the held keys."""
 
-    `make` makes a group.
-    """
-
-    def __init__(self, make: Callable[..., G]) -> None:
+    def __init__(self, make: Callable[[HeldKeys], G], held: HeldKeys) -> None:
         super().__init__()
         self._make = make
-        self._held = HeldKeys()
+        self._held = held
 
     def __missing__(self, name: Hashable) -> G:
         if len(self) >= MOST_GROUPS:
             self.clear()  # calls under way go on
-        return self.setdefault(name, self._make(held=self._held))
+        return self.setdefault(name, self._make(self._held))

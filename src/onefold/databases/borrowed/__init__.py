@@ -8,16 +8,16 @@ the caller's transaction; only a serialization failure becomes our error.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from onefold.databases import Store
 from onefold.errors import WrongConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onefold.databases import Clock, Database
+    from onefold.databases import Build, Clock, Database
     from onefold.databases.batching import Item
     from onefold.operations.statement import Dialect, Rows
 
@@ -93,20 +93,6 @@ def closed(connection: object) -> WrongConnection:
     return WrongConnection(connection, "is not open. Give it a connection that is.")
 
 
-def blocking(connection: object) -> WrongConnection:
-    """The error for an awaited call on a blocking connection."""
-    return WrongConnection(
-        connection, "is a sync connection. Call the method without the leading a."
-    )
-
-
-def awaited(connection: object) -> WrongConnection:
-    """The error for a blocking call on an async connection."""
-    return WrongConnection(
-        connection, "is an async connection. Await the method with the leading a (aenqueue)."
-    )
-
-
 def causes(error: BaseException) -> Iterator[BaseException]:
     """An error and its causes: SQLAlchemy and Django wrap the driver's errors."""
     cause: BaseException | None = error
@@ -139,33 +125,45 @@ LIBRARIES: Final[dict[tuple[str, str], Library]] = {
 """By the package and name of a class of the connection, or of its bases."""
 
 
-class RunsAlone:
-    """Runs an item of a batch alone: nothing else commits with the caller's transaction."""
-
-    def batch(self: Store, item: Item[Any, T]) -> T:
-        """Run it in the caller's transaction."""
-        return self.transact(item.alone)
-
-    async def abatch(self: Store, item: Item[Any, T]) -> T:
-        """`batch`, awaited."""
-        return await self.atransact(item.alone)
-
-
-class Borrowed(Store, Protocol):
+class Borrowed(ABC):
     """A connection of the caller. Operations run in the caller's transaction."""
 
-    @property
-    def connection(self) -> object:
+    def __init__(self, connection: Any, database: Database, clock: Clock) -> None:
+        self.connection = connection
         """The object that the caller passed."""
-        ...
+        self.database = database
+        self._clock = clock
 
+    @abstractmethod
     def check(self) -> None:
         """Raise `NoTransaction` if none is open and none will be opened."""
-        ...
 
+    @abstractmethod
     def failed(self) -> bool:
         """True: the transaction has failed or ended."""
-        ...
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation, on a blocking connection."""
+        del build, write
+        raise WrongConnection(
+            self.connection,
+            "is an async connection. Await the method with the leading a (aenqueue).",
+        )
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation, on an async connection."""
+        del build, write
+        raise WrongConnection(
+            self.connection, "is a sync connection. Call the method without the leading a."
+        )
+
+    def batch(self, item: Item[Any, T]) -> T:
+        """Run an item alone: nothing else commits with the caller's transaction."""
+        return self.transact(item.alone)
+
+    async def abatch(self, item: Item[Any, T]) -> T:
+        """`batch`, awaited."""
+        return await self.atransact(item.alone)
 
 
 def borrow(connection: object, database: Database) -> Borrowed:
@@ -173,11 +171,22 @@ def borrow(connection: object, database: Database) -> Borrowed:
     clock = database.clock
     kinds = type(connection).__mro__
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
-    match library := next((LIBRARIES[name] for name in names if name in LIBRARIES), None):
-        case "sqlite3" | "aiosqlite":
-            return _borrow_sqlite(library, connection, database, clock)
-        case "psycopg" | "asyncpg":
-            return _borrow_postgres(library, connection, database, clock)
+    match next((LIBRARIES[name] for name in names if name in LIBRARIES), None):
+        case "sqlite3":
+            expect("sqlite", connection, database)
+            from onefold.databases.borrowed.sqlite import BorrowedSqlite
+
+            return BorrowedSqlite(connection, database, clock)
+        case "aiosqlite":
+            expect("sqlite", connection, database)
+            from onefold.databases.borrowed.sqlite import BorrowedAiosqlite
+
+            return BorrowedAiosqlite(connection, database, clock)
+        case "psycopg" | "asyncpg" as library:
+            expect("postgres", connection, database)
+            from onefold.databases.borrowed import postgres
+
+            return postgres.borrow(library, connection, database, clock)
         case "sqlalchemy":
             from onefold.databases.borrowed import sqlalchemy
 
@@ -188,28 +197,6 @@ def borrow(connection: object, database: Database) -> Borrowed:
             return django.borrow(connection, database, clock)
         case _:
             raise WrongConnection(connection, instead_of(names))
-
-
-def _borrow_sqlite(
-    library: Literal["sqlite3", "aiosqlite"], connection: object, database: Database, clock: Clock
-) -> Borrowed:
-    expect("sqlite", connection, database)
-    if library == "aiosqlite":
-        from onefold.databases.borrowed import sqlite as aiosqlite
-
-        return aiosqlite.BorrowedAiosqlite(connection, database, clock)
-    from onefold.databases.borrowed import sqlite
-
-    return sqlite.BorrowedSqlite(connection, database, clock)
-
-
-def _borrow_postgres(
-    library: Literal["psycopg", "asyncpg"], connection: object, database: Database, clock: Clock
-) -> Borrowed:
-    expect("postgres", connection, database)
-    from onefold.databases.borrowed import postgres
-
-    return postgres.borrow(library, connection, database, clock)
 
 
 Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]

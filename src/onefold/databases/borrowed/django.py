@@ -14,7 +14,7 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from onefold.databases import borrowed
-from onefold.databases.borrowed import LibraryCursor, LibraryResult, RunsAlone
+from onefold.databases.borrowed import Borrowed, LibraryCursor, LibraryResult
 from onefold.databases.borrowed.sqlite import BorrowedSqlite
 from onefold.errors import NoTransaction, WrongConnection
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from onefold.databases import Build, Clock, Database
-    from onefold.databases.borrowed import Borrowed, Parameters
+    from onefold.databases.borrowed import Parameters
 
 T = TypeVar("T")
 
@@ -48,23 +48,12 @@ def atomic(lent: Any, *, durable: bool = True) -> AbstractContextManager[Any]:
     return block
 
 
-class BorrowedDjango(RunsAlone):
+class BorrowedDjango(Borrowed):
     """A Django connection of the caller."""
-
-    def __init__(self, wrapper: Any, database: Database, clock: Clock) -> None:
-        """Nothing is read from the connection yet."""
-        self._wrapper = wrapper
-        self.database = database
-        self._clock = clock
-
-    @property
-    def connection(self) -> object:
-        """The object that the caller passed."""
-        return self._wrapper
 
     def check(self) -> None:
         """Outside of `atomic`, Django commits each statement by itself by default."""
-        wrapper = self._wrapper
+        wrapper = self.connection
         if wrapper.closed_in_transaction:
             raise borrowed.closed(wrapper)
         # Django's own error explains what to do after a failed block.
@@ -82,7 +71,7 @@ class BorrowedDjango(RunsAlone):
 
     def failed(self) -> bool:
         """As Django or the driver reports."""
-        wrapper = self._wrapper
+        wrapper = self.connection
         if wrapper.needs_rollback or wrapper.closed_in_transaction or wrapper.connection is None:
             return True
         return self._through().failed()
@@ -92,14 +81,9 @@ class BorrowedDjango(RunsAlone):
         self.check()
         return self._through().transact(build, write=write)
 
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """A blocking connection would block the event loop."""
-        del build, write
-        raise borrowed.blocking(self._wrapper)
-
     def _through(self) -> Borrowed:
         """The driver's connection, with statements that Django runs."""
-        wrapper = self._wrapper
+        wrapper = self.connection
         if wrapper.vendor == "sqlite":
             return BorrowedSqlite(
                 wrapper.connection,

@@ -6,7 +6,7 @@ is written once for blocking and once for async connections.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from onefold.databases import borrowed
-from onefold.databases.borrowed import RunsAlone
+from onefold.databases.borrowed import Borrowed
 from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
 from onefold.databases.postgres.transaction import awaited, called, execute
@@ -23,7 +23,7 @@ from onefold.operations.statement import Rows, Statement, compiled, run, run_asy
 
 if TYPE_CHECKING:
     from onefold.databases import Build, Clock, Database
-    from onefold.databases.borrowed import Borrowed, RunText
+    from onefold.databases.borrowed import RunText
     from onefold.operations.migrations import Identity
 
 T = TypeVar("T")
@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 def borrow(library: str, connection: Any, database: Database, clock: Clock) -> Borrowed:
     """The borrowed form of a connection whose library is known."""
-    assert isinstance(database, PostgresDatabase)
     if library == "asyncpg":
         return BorrowedAsyncpg(connection, database, clock)
     if isinstance(connection, psycopg.AsyncConnection):
@@ -39,43 +38,33 @@ def borrow(library: str, connection: Any, database: Database, clock: Clock) -> B
     return BorrowedPsycopg(connection, database, clock)
 
 
-class _Lent(RunsAlone, ABC):
+class _Lent(Borrowed):
     """The common part."""
 
-    def __init__(self, connection: Any, database: PostgresDatabase, clock: Clock) -> None:
-        """Nothing is read from the connection yet."""
-        self._connection = connection
-        self.database = database
-        self._clock = clock
-
-    @property
-    def connection(self) -> object:
-        """The object that the caller passed."""
-        return self._connection
+    def __init__(self, connection: Any, database: Database, clock: Clock) -> None:
+        super().__init__(connection, database, clock)
+        assert isinstance(database, PostgresDatabase)
+        self._server = database
 
     @property
     def session(self) -> object:
         """The object that is remembered as checked."""
-        return self._connection
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise `NoTransaction` if none is open and none will be opened."""
+        return self.connection
 
     def _accept(self, rows: Rows, own: Identity) -> None:
         """The connection must be to our installation, or the commit would not cover the job.
 
         The name of the database must be equal, too: a copy of a database is the same installation.
         """
-        database, (text, name) = self.database, rows[0]
+        database, (text, name) = self._server, rows[0]
         if isinstance(name, bytes):
             raise WrongConnection(
-                self._connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
+                self.connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
             )
         identity = database.known(rows) if text else None
         if identity is None or (identity.installation, name) != (own.installation, database.name):
             raise WrongConnection(
-                self._connection,
+                self.connection,
                 f"is connected to the database {name!r}, which is not the one of this Onefold"
                 f" ({database.label}, schema {database.schema!r}): its commit would not cover the"
                 " job.",
@@ -90,15 +79,10 @@ class _Blocking(_Lent):
         """Run an operation on its database."""
         del write  # both run in the caller's transaction
         self.check()
-        own = self.database.identity()
-        if self.session not in self.database.checked:
-            self._accept(self._guarded(self.database.sql("read_identity")), own)
-        return run(build(self.database.sql), self._guarded)
-
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """A blocking connection would block the event loop."""
-        del build, write
-        raise borrowed.blocking(self._connection)
+        own = self._server.identity()
+        if self.session not in self._server.checked:
+            self._accept(self._guarded(self._server.sql("read_identity")), own)
+        return run(build(self._server.sql), self._guarded)
 
     def _guarded(self, statement: Statement) -> Rows:
         try:
@@ -115,19 +99,14 @@ class _Blocking(_Lent):
 class _Awaited(_Lent):
     """An async connection, in the caller's transaction."""
 
-    def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """An async connection must be awaited."""
-        del build, write
-        raise borrowed.awaited(self._connection)
-
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation on its database."""
         del write  # both run in the caller's transaction
         self.check()
-        own = await self.database.aidentity()
-        if self.session not in self.database.checked:
-            self._accept(await self._guarded(self.database.sql("read_identity")), own)
-        return await run_async(build(self.database.sql), self._guarded)
+        own = await self._server.aidentity()
+        if self.session not in self._server.checked:
+            self._accept(await self._guarded(self._server.sql("read_identity")), own)
+        return await run_async(build(self._server.sql), self._guarded)
 
     async def _guarded(self, statement: Statement) -> Rows:
         try:
@@ -158,15 +137,15 @@ class _Psycopg(_Lent):
 
     def check(self) -> None:
         """Autocommit without a transaction block would commit each statement by itself."""
-        if self._connection.closed:
-            raise borrowed.closed(self._connection)
-        idle = self._connection.info.transaction_status == TransactionStatus.IDLE
-        if idle and self._connection.autocommit:
-            raise NoTransaction(self._connection)
+        if self.connection.closed:
+            raise borrowed.closed(self.connection)
+        idle = self.connection.info.transaction_status == TransactionStatus.IDLE
+        if idle and self.connection.autocommit:
+            raise NoTransaction(self.connection)
 
     def failed(self) -> bool:
         """An error, or the caller, has ended the transaction."""
-        return bool(self._connection.info.transaction_status != TransactionStatus.INTRANS)
+        return bool(self.connection.info.transaction_status != TransactionStatus.INTRANS)
 
 
 # Not connection.cursor() in the next two classes: the caller may have set a row or cursor
@@ -177,7 +156,7 @@ class BorrowedPsycopg(_Psycopg, _Blocking):
     """A blocking psycopg connection of the caller."""
 
     def _execute(self, statement: Statement) -> Rows:
-        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
+        with psycopg.Cursor(self.connection, row_factory=tuple_row) as cursor:
             return run(execute(cursor, statement, self._clock), called)
 
 
@@ -185,7 +164,7 @@ class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
     """An async psycopg connection of the caller."""
 
     async def _execute(self, statement: Statement) -> Rows:
-        async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+        async with psycopg.AsyncCursor(self.connection, row_factory=tuple_row) as cursor:
             return await run_async(execute(cursor, statement, self._clock), awaited)
 
 
@@ -198,22 +177,22 @@ class BorrowedAsyncpg(_Awaited):
 
         Nothing is remembered after it has been returned to the pool.
         """
-        return getattr(self._connection, "_con", self._connection)
+        return getattr(self.connection, "_con", self.connection)
 
     def check(self) -> None:
         """Outside of a transaction block, each statement would be committed by itself."""
-        if self.session is None or self._connection.is_closed():
-            raise borrowed.closed(self._connection)
-        if not self._connection.is_in_transaction():
-            raise NoTransaction(self._connection)
+        if self.session is None or self.connection.is_closed():
+            raise borrowed.closed(self.connection)
+        if not self.connection.is_in_transaction():
+            raise NoTransaction(self.connection)
 
     def failed(self) -> bool:
         """A failed transaction looks like a living one in asyncpg."""
-        return self.session is None or not self._connection.is_in_transaction()
+        return self.session is None or not self.connection.is_in_transaction()
 
     async def _execute(self, statement: Statement) -> Rows:
         text, values = _numbered(statement, self._clock)
-        rows: Rows = await self._connection.fetch(text, *values)
+        rows: Rows = await self.connection.fetch(text, *values)
         return [tuple(row) for row in rows]
 
 
@@ -239,7 +218,6 @@ class BorrowedThrough(_Blocking):
         run_text: RunText,
     ) -> None:
         """`driver` has the transaction; `run_text` runs SQL text with its parameters."""
-        assert isinstance(database, PostgresDatabase)
         super().__init__(lent, database, clock)
         self._driver = driver
         self._autocommit = autocommit
@@ -265,7 +243,7 @@ class BorrowedThrough(_Blocking):
     def check(self) -> None:
         """In autocommit the library would commit each statement by itself."""
         if self._autocommit and self._status == TransactionStatus.IDLE:
-            raise NoTransaction(self._connection)
+            raise NoTransaction(self.connection)
 
     def failed(self) -> bool:
         """An error, or the caller, has ended the transaction."""

@@ -19,7 +19,7 @@ from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
 from onefold.databases import borrowed
-from onefold.databases.borrowed import LibraryCursor, LibraryResult, RunsAlone
+from onefold.databases.borrowed import Borrowed, LibraryCursor, LibraryResult
 from onefold.databases.borrowed.sqlite import BorrowedAiosqlite, BorrowedSqlite
 from onefold.errors import NoTransaction, WrongConnection
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from onefold.databases import Build, Clock, Database
-    from onefold.databases.borrowed import Borrowed, Parameters
+    from onefold.databases.borrowed import Parameters
 
 T = TypeVar("T")
 
@@ -47,18 +47,16 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
     return BorrowedAsyncSqlalchemy(lent, database, clock)
 
 
-class BorrowedSqlalchemy(RunsAlone):
+class BorrowedSqlalchemy(Borrowed):
     """A connection or session of the caller."""
 
     def __init__(
         self, lent: Blocking, database: Database, clock: Clock, *, awaited: Awaited | None = None
     ) -> None:
         """`awaited` is the async twin, if the caller passed that."""
+        super().__init__(lent if awaited is None else awaited, database, clock)
         self._lent = lent
-        self._shown: object = lent if awaited is None else awaited
-        self.database = database
-        self._clock = clock
-        borrowed.expect(self._system(), self._shown, database)
+        borrowed.expect(self._system(), self.connection, database)
         self._joined: Connection | None = lent if isinstance(lent, Connection) else None
 
     def _system(self) -> str:
@@ -72,15 +70,10 @@ class BorrowedSqlalchemy(RunsAlone):
             return self._lent.get_bind()
         except UnboundExecutionError as error:
             raise WrongConnection(
-                self._shown,
+                self.connection,
                 "has no engine, or several. Give it the connection that is meant:"
                 " session.connection(bind_arguments={'mapper': Invoice}).",
             ) from error
-
-    @property
-    def connection(self) -> object:
-        """The object that the caller passed."""
-        return self._shown
 
     def check(self) -> None:
         """A session that has not begun has no connection yet; the first call shows."""
@@ -92,7 +85,7 @@ class BorrowedSqlalchemy(RunsAlone):
         if connection.closed:
             if connection is not self._lent:
                 return
-            raise borrowed.closed(self._shown)
+            raise borrowed.closed(self.connection)
         # On SQLite the begin shows: an event listener of the caller may emit BEGIN then.
         if connection.dialect.name == "postgresql" or connection.in_transaction():
             self._through(connection).check()
@@ -102,16 +95,16 @@ class BorrowedSqlalchemy(RunsAlone):
         # SQLAlchemy 2.0.22 has close_resets_only=False, without a public way to read it.
         state = getattr(session, "_close_state", None)
         if state is not None and state.name == "CLOSED":
-            raise borrowed.closed(self._shown)
+            raise borrowed.closed(self.connection)
         if not session.autobegin and not session.in_transaction():
-            raise NoTransaction(self._shown)
+            raise NoTransaction(self.connection)
 
     def _check_awaited(self) -> None:
         """The sync side of an async engine works only in SQLAlchemy's greenlet."""
         if self._bind().dialect.is_async and not in_greenlet():
             twin = "AsyncConnection" if isinstance(self._lent, Connection) else "AsyncSession"
             raise WrongConnection(
-                self._shown,
+                self.connection,
                 f"is the sync side of an async engine. Give it the {twin}, and await the method"
                 " with the leading a (aenqueue), or call it inside run_sync.",
             )
@@ -146,11 +139,6 @@ class BorrowedSqlalchemy(RunsAlone):
                 begun.rollback()
             raise
 
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """A blocking connection would block the event loop."""
-        del build, write
-        raise borrowed.blocking(self._shown)
-
     def _through(self, connection: Connection) -> Borrowed:
         """The driver's connection, with statements that SQLAlchemy runs."""
         pooled: Any = connection.connection
@@ -161,14 +149,14 @@ class BorrowedSqlalchemy(RunsAlone):
                     driver,
                     self.database,
                     self._clock,
-                    lent=self._shown,
+                    lent=self.connection,
                     library=LibraryCursor(partial(_run, connection)),
                 )
             case "aiosqlite":
-                return _AwaitedInside(driver, self.database, self._clock, lent=self._shown)
+                return _AwaitedInside(driver, self.database, self._clock, lent=self.connection)
             case name if connection.dialect.name == "sqlite":
                 raise WrongConnection(
-                    self._shown, f"uses the driver {name}. Use pysqlite or aiosqlite."
+                    self.connection, f"uses the driver {name}. Use pysqlite or aiosqlite."
                 )
             case _:
                 return self._through_postgres(connection, pooled.dbapi_connection, driver)
@@ -177,7 +165,7 @@ class BorrowedSqlalchemy(RunsAlone):
         from onefold.databases.borrowed.postgres import BorrowedThrough
 
         return BorrowedThrough(
-            self._shown,
+            self.connection,
             self.database,
             self._clock,
             driver=driver,
@@ -186,24 +174,19 @@ class BorrowedSqlalchemy(RunsAlone):
         )
 
 
-class BorrowedAsyncSqlalchemy(RunsAlone):
+class BorrowedAsyncSqlalchemy(Borrowed):
     """An async connection or session of the caller: its sync object, run in a greenlet."""
 
     def __init__(self, lent: Awaited, database: Database, clock: Clock) -> None:
         """Nothing is read from the database yet."""
+        super().__init__(lent, database, clock)
         self._lent = lent
-        self.database = database
         inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection
         if inside is None:
             raise WrongConnection(
                 lent, "is not open. Await it: async with engine.begin() as connection."
             )
         self._inside = BorrowedSqlalchemy(inside, database, clock, awaited=lent)
-
-    @property
-    def connection(self) -> object:
-        """The object that the caller passed."""
-        return self._lent
 
     def check(self) -> None:
         """As for the sync one; the database is not read."""
@@ -212,11 +195,6 @@ class BorrowedAsyncSqlalchemy(RunsAlone):
     def failed(self) -> bool:
         """As for the sync one."""
         return self._inside.failed()
-
-    def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """An async connection must be awaited."""
-        del build, write
-        raise borrowed.awaited(self._lent)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation as the sync one does."""

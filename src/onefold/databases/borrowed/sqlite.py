@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.databases import borrowed
-from onefold.databases.borrowed import RunsAlone
+from onefold.databases.borrowed import Borrowed
 from onefold.databases.sqlite import execute as sqlite_errors
 from onefold.databases.sqlite.database import SqliteDatabase
 from onefold.databases.sqlite.execute import execute
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BorrowedSqlite(RunsAlone):
+class BorrowedSqlite(Borrowed):
     """A sqlite3 connection of the caller."""
 
     def __init__(
@@ -45,18 +45,12 @@ class BorrowedSqlite(RunsAlone):
 
         `library` makes cursors whose statements its library sees.
         """
+        super().__init__(connection if lent is None else lent, database, clock)
         assert isinstance(connection, sqlite3.Connection)
         assert isinstance(database, SqliteDatabase)
+        self._file = database
         self._connection = connection
-        self._lent = connection if lent is None else lent
         self._library = connection if library is None else library
-        self.database = database
-        self._clock = clock
-
-    @property
-    def connection(self) -> object:
-        """The object that the caller passed."""
-        return self._lent
 
     def check(self) -> None:
         """Legacy and PEP 249 modes begin a transaction by themselves; autocommit does not."""
@@ -64,14 +58,14 @@ class BorrowedSqlite(RunsAlone):
         try:
             in_transaction = connection.in_transaction
         except sqlite3.ProgrammingError as error:
-            raise borrowed.closed(self._lent) from error
+            raise borrowed.closed(self.connection) from error
         if in_transaction:
             return
         # Python 3.12 has `autocommit`; -1 means that isolation_level decides.
         autocommit = getattr(connection, "autocommit", -1)
         opens = connection.isolation_level is not None if autocommit == -1 else not autocommit
         if not opens:
-            raise NoTransaction(self._lent)
+            raise NoTransaction(self.connection)
 
     def failed(self) -> bool:
         """True if the transaction has ended. On SQLite, a failed statement rarely ends it."""
@@ -87,12 +81,12 @@ class BorrowedSqlite(RunsAlone):
         only reads does not begin.
         """
         self.check()
-        if reason := self.database.check_borrowed(self._connection):
-            raise WrongConnection(self._lent, f"{reason}: its commit would not cover the job.")
-        self._guarded(lambda: self.database.prepare_borrowed(self._connection))
+        if reason := self._file.check_borrowed(self._connection):
+            raise WrongConnection(self.connection, f"{reason}: its commit would not cover the job.")
+        self._guarded(lambda: self._file.prepare_borrowed(self._connection))
         if not write:
-            return run(build(self.database.sql), self._execute)
-        self.database.remember_borrowed(self._connection)
+            return run(build(self._file.sql), self._execute)
+        self._file.remember_borrowed(self._connection)
         if not self._connection.in_transaction:
             self._guarded(lambda: self._say("begin immediate"))
         return self._all_or_nothing(build)
@@ -106,9 +100,9 @@ class BorrowedSqlite(RunsAlone):
                 raise
             # A writing statement of the caller is still being read (`returning`). An enqueue
             # removes what it stored; only an error of the file is not covered.
-            return run(build(self.database.sql), self._execute)
+            return run(build(self._file.sql), self._execute)
         try:
-            result = run(build(self.database.sql), self._execute)
+            result = run(build(self._file.sql), self._execute)
         except BaseException:
             # Some errors (a full disk) have rolled the whole transaction back.
             if self._connection.in_transaction:
@@ -117,11 +111,6 @@ class BorrowedSqlite(RunsAlone):
             raise
         self._say("release onefold")
         return result
-
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """sqlite3 blocks; there is nothing to await."""
-        del build, write
-        raise borrowed.blocking(self._lent)
 
     def _execute(self, statement: Statement) -> Rows:
         rows: Rows = self._guarded(lambda: execute(self._library, statement, self._clock))
@@ -158,22 +147,15 @@ def _text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
 
 
-class BorrowedAiosqlite(RunsAlone):
+class BorrowedAiosqlite(Borrowed):
     """An aiosqlite connection of the caller."""
 
     def __init__(
         self, connection: Any, database: Database, clock: Clock, *, lent: object = None
     ) -> None:
         """`lent` is the object that the caller passed, if it is not the connection itself."""
+        super().__init__(connection if lent is None else lent, database, clock)
         self._connection = connection
-        self._lent = connection if lent is None else lent
-        self.database = database
-        self._clock = clock
-
-    @property
-    def connection(self) -> object:
-        """The object that the caller passed."""
-        return self._lent
 
     def check(self) -> None:
         """As for sqlite3, whose attributes can be read in any thread."""
@@ -183,11 +165,6 @@ class BorrowedAiosqlite(RunsAlone):
         """Closed, or as for sqlite3."""
         connection: Any = self._connection
         return connection._connection is None or self._beneath().failed()  # noqa: SLF001
-
-    def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """An async connection must be awaited."""
-        del build, write
-        raise borrowed.awaited(self._lent)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in one hop to the connection's thread."""
@@ -202,5 +179,5 @@ class BorrowedAiosqlite(RunsAlone):
         try:
             beneath = self._connection._conn  # noqa: SLF001
         except ValueError as error:  # not yet awaited, or closed
-            raise borrowed.closed(self._lent) from error
-        return BorrowedSqlite(beneath, self.database, self._clock, lent=self._lent)
+            raise borrowed.closed(self.connection) from error
+        return BorrowedSqlite(beneath, self.database, self._clock, lent=self.connection)

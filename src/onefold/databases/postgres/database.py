@@ -26,7 +26,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
-from onefold.databases.batching import Groups, TaskGroup, ThreadGroup
+from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.databases.postgres.notify import PostgresBell, SilentBell
 from onefold.databases.postgres.pool import (
@@ -264,8 +264,8 @@ class PostgresDatabase:
 
     def _groups(self, kind: Callable[..., G], transact: Callable[..., Any]) -> Groups[G]:
         timeout = self.busy_timeout
-        busy = partial(self.busy, timeout)
-        return Groups(partial(kind, transact, timeout=timeout.total_seconds(), busy=busy))
+        held = HeldKeys(timeout.total_seconds(), partial(self.busy, timeout))
+        return Groups(partial(kind, transact), held)
 
     def get_connection(self) -> tuple[Pool, Session]:
         """A connection in autocommit mode, and the pool that it must return to."""

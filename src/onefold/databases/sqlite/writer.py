@@ -19,13 +19,13 @@ import time
 from contextlib import suppress
 from copy import copy
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakSet
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import Item, TaskEntry, ThreadQueue, run_entries, together
 from onefold.databases.sqlite.execute import execute, is_busy
-from onefold.errors import Closed, DatabaseBusy, OnefoldError, WouldDeadlock
+from onefold.errors import Closed, OnefoldError, WouldDeadlock
 from onefold.operations.statement import run
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
     from contextlib import AbstractContextManager
 
-    from onefold.databases import Build, Clock
+    from onefold.databases import Build
     from onefold.databases.batching import Entry
+    from onefold.databases.sqlite.database import SqliteDatabase
     from onefold.operations.statement import Operation, Rows, Sql, Statement
 
 T = TypeVar("T")
@@ -46,30 +47,6 @@ LONGEST_RUN: Final = 0.020
 
 class Undone(BaseException):
     """SQLite has rolled back the whole transaction, as it does when the disk is full."""
-
-
-class File(Protocol):
-    """The database of a writer."""
-
-    sql: Sql
-    clock: Clock
-    patience: float
-
-    def connect(self) -> sqlite3.Connection:
-        """A connection in autocommit mode, without a busy timeout."""
-        ...
-
-    def busy(self) -> DatabaseBusy:
-        """The error for a lock that was held too long."""
-        ...
-
-    def translated(self, error: sqlite3.Error) -> Exception:
-        """SQLite's error as ours."""
-        ...
-
-    def refuse_own_lock(self, thread: int) -> None:
-        """Raise if a thread would wait for its own open transaction."""
-        ...
 
 
 def single(build: Build[T]) -> Item[None, T]:
@@ -90,7 +67,7 @@ class SqliteWriter(ThreadQueue):
     at_once: ClassVar[int] = 1
     name: ClassVar[str] = "onefold-writer"
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: SqliteDatabase) -> None:
         super().__init__(file.patience)
         self._file = file
         self._connection: sqlite3.Connection | None = None
