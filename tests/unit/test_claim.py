@@ -48,7 +48,7 @@ def found(**fields: Any) -> StoredClaim:
         "now": NOW,
     }
     assert not fields.keys() - row.keys()
-    return StoredClaim.from_row(list({**row, **fields}.values()))
+    return StoredClaim(*list({**row, **fields}.values()))
 
 
 def wanted(**fields: Any) -> Wanted:

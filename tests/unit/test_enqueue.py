@@ -118,7 +118,7 @@ def test_a_new_job_is_one_statement() -> None:
     statement = run.answer("insert_jobs", inserted(item))
 
     assert statement.columns == INSERT_COLUMNS
-    assert statement.rows == [item.request.row]
+    assert statement.rows == [msgspec.structs.astuple(item.request)]
     assert run.result == [Enqueued(item.request.id)]
 
 

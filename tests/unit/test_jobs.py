@@ -223,7 +223,7 @@ def test_a_delete_frees_the_keys_and_stores_what_waited() -> None:
 
     assert lock.rows == [(0, A), (0, B), (0, C)]
     assert [one.rows for one in gone] == [[(0, A), (0, B)]] * 3
-    assert insert.rows == [waiting.row]
+    assert insert.rows == [msgspec.structs.astuple(waiting)]
     # Another tenant's is not even locked. A tombstone goes too, and its key with it.
     assert run.result == {A, B}
 

@@ -204,7 +204,7 @@ def test_what_waited_for_a_finished_job_becomes_a_job() -> None:
     insert = run.answer("insert_jobs", [(waiting.id,)])
     clear = run.answer("clear_successors")
 
-    assert insert.rows == [waiting.row]
+    assert insert.rows == [msgspec.structs.astuple(waiting)]
     assert clear.rows == [(0, A)]
     assert [ended.status for ended in run.result] == ["accepted", "accepted"]
 

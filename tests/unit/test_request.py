@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from onefold import ConflictingOptions, Exponential, Fixed, InvalidInput, NewJob, Retention, Unique
@@ -13,7 +14,6 @@ from onefold.model.claim import ClaimKey
 from onefold.model.ids import hash12, hash_of, shard_of
 from onefold.model.job_options import Options, backoff_of, read_options
 from onefold.model.new_job import (
-    INSERT_COLUMNS,
     PAYLOAD_BYTES,
     Prepared,
     placed,
@@ -38,7 +38,7 @@ def test_a_bare_job_has_the_defaults_and_no_key() -> None:
     assert item.publish is None
     assert item.request_id is None
     assert item.request.unique is None
-    assert dict(zip(INSERT_COLUMNS, item.request.row, strict=True)) == {
+    assert msgspec.structs.asdict(item.request) == {
         "id": item.request.id,
         "shard": 0,
         "tenant": "acme",

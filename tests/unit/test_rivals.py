@@ -18,7 +18,7 @@ OVER: dict[str, Any] = {**KEY, "unique_until": NOW}
 
 
 def job(job_id: str = A, **fields: Any) -> Replayable:
-    return Replayable.from_row(replayable_row(job_id, **fields))
+    return Replayable(*replayable_row(job_id, **fields))
 
 
 @pytest.mark.parametrize(

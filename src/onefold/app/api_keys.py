@@ -200,9 +200,7 @@ class _KeyChecks:
         loop = asyncio.get_running_loop()
         lookups = self._lookups.get(loop)
         if lookups is None:
-            lookups = self._lookups[loop] = TaskGroup(
-                self._read, timeout=MEMORY, busy=_never_held, held=HeldKeys()
-            )
+            lookups = self._lookups[loop] = TaskGroup(self._read, HeldKeys(MEMORY, _never_held))
         return lookups
 
     async def _read(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:

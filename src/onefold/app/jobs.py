@@ -292,10 +292,12 @@ def _pop_policy(options: dict[str, Any]) -> DuplicatePolicy:
 def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqueued]:
     """An enqueue that shares a statement with others of the same policy, of any tenant."""
     request, publish = item.request, item.publish
+    if publish is None:
+        many = partial(enqueue.enqueue, policy=policy, singly=True)
+        return Item(many, item, ("enqueue", policy), request.unique or request.id)
     # A publish key mostly belongs to one caller; a unique key is more often held by others.
-    key = request.unique or (request.id if publish is None else publish.key)
-    many = partial(enqueue.enqueue_singly, policy=policy)
-    return Item(many, item, ("enqueue", policy), key)
+    many = partial(enqueue.publish, policy=policy)
+    return Item(many, item, ("publish", policy), request.unique or publish.key)
 
 
 def job_filter(filters: FindOptions) -> jobs.JobFilter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import IntEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -19,9 +19,6 @@ from onefold.model.ids import advisory_lock_key, hash12, length_prefixed, new_id
 from onefold.model.json_text import decode_payload, encode_payload
 from onefold.model.timestamps import Moment, from_micros, span
 from onefold.model.unique import fingerprint as digest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Takeover: TypeAlias = Literal["rerun", "resume", "refuse"]
 Guarantee: TypeAlias = Literal["exactly once", "at least once", "at most once"]
@@ -180,11 +177,6 @@ class StoredClaim(msgspec.Struct, frozen=True):
     def running(self) -> timedelta:
         """The time since then."""
         return timedelta(microseconds=0 if self.created_at is None else self.now - self.created_at)
-
-    @classmethod
-    def from_row(cls, row: Sequence[Any]) -> StoredClaim:
-        """From a row of find_claim, or of find_claims without its first column."""
-        return cls(*row)
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -57,11 +57,6 @@ class NewJobRow(msgspec.Struct, frozen=True, gc=False):
     group_key: str | None = None
     unique_until: int | None = None
     """For a successor: until when the job before it holds the key."""
-
-    @property
-    def row(self) -> tuple[Any, ...]:
-        """The values in the order of INSERT_COLUMNS."""
-        return msgspec.structs.astuple(self)
 
     @property
     def unique(self) -> tuple[int, str, str, str] | None:

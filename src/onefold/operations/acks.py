@@ -20,7 +20,7 @@ from onefold.operations import queues
 from onefold.operations.deliveries import Finish, finish
 from onefold.operations.endings import ENDS, Ending, Locked, Move, apply, decide, judge
 from onefold.operations.queues import hold, open_gate
-from onefold.operations.statement import by_shard
+from onefold.operations.statement import by_shard, in_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,12 +74,8 @@ def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
 
 def next_timeout(sql: Sql) -> Operation[int | None]:
     """Microseconds until the next ack is late; None if no delivery waits."""
-    waits: list[int] = []
-    for shard in range(sql.shards):
-        ((wait,),) = yield sql("next_ack_timeout", shard=shard)
-        if wait is not None:
-            waits.append(wait)
-    return min(waits, default=None)
+    rows = yield from in_all_shards(sql, "next_ack_timeout")
+    return min([wait for (wait,) in rows if wait is not None], default=None)
 
 
 def acknowledge(
@@ -179,7 +175,7 @@ def _delivered(sql: Sql, tenant: str, job_id: str, fence: int | None) -> Operati
     rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, job_id)], tenant=tenant)
     if not rows:
         raise JobNotFound(job_id)
-    locked = Locked.from_row(rows[0])
+    locked = Locked(*rows[0])
     if not locked.fence:
         state = locked.word
         raise WrongState(job_id, state=state, wanted="a job that has been delivered")

@@ -21,6 +21,7 @@ from onefold.model.api_key import (
 )
 from onefold.model.ids import hash12
 from onefold.model.limit import stored_rate
+from onefold.operations.statement import in_all_shards, shard_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,11 +63,8 @@ def create(sql: Sql, wish: NewApiKeyRow) -> Operation[ApiKey]:
 
 def find(sql: Sql, tenant: str | None) -> Operation[list[ApiKey]]:
     """All keys, or those of a tenant, oldest first, revoked ones included."""
-    found: list[ApiKey] = []
-    for shard in range(sql.shards):
-        rows = yield sql("find_api_keys", shard=shard, tenant=tenant)
-        found += map(from_row, rows)
-    return sorted(found, key=lambda key: (key.created_at, key.id))
+    rows = yield from in_all_shards(sql, "find_api_keys", tenant=tenant)
+    return sorted(map(from_row, rows), key=lambda key: (key.created_at, key.id))
 
 
 def revoke(sql: Sql, key_id: str) -> Operation[bool]:
@@ -77,17 +75,13 @@ def revoke(sql: Sql, key_id: str) -> Operation[bool]:
 
 def are_any(sql: Sql) -> Operation[bool]:
     """Whether a key was ever created."""
-    for shard in range(sql.shards):
-        rows = yield sql("has_api_keys", shard=shard)
-        if rows:
-            return True
-    return False
+    return bool((yield from in_all_shards(sql, "has_api_keys")))
 
 
 def read(sql: Sql, ids: Sequence[str]) -> Operation[list[StoredApiKey | None]]:
     """The stored keys with these ids."""
     known: dict[str, StoredApiKey] = {}
-    for rows in _by_shard(sql, ids):
+    for rows in _places(sql, ids):
         found = yield sql("read_api_keys", COLUMNS, rows)
         known.update((row[0], known_from_row(row)) for row in found)
     return [known.get(key_id) for key_id in ids]
@@ -100,7 +94,7 @@ def charge(sql: Sql, ids: Sequence[str]) -> Operation[list[int]]:
     """
     wanted = Counter(ids)
     waits: dict[str, Iterator[int]] = {}
-    for rows in _by_shard(sql, wanted):
+    for rows in _places(sql, wanted):
         locked = yield sql("lock_api_keys", COLUMNS, rows)
         shard, spent = rows[0][0], list[tuple[int, str, int]]()
         for row in locked:
@@ -123,12 +117,9 @@ def _bucket(row: Row) -> tuple[str, Rate, int, int]:
     return key_id, rate, rate.believed(full_at, now), now
 
 
-def _by_shard(sql: Sql, ids: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
+def _places(sql: Sql, ids: Iterable[str]) -> list[list[tuple[int, str]]]:
     """The keys of each shard, in lock order."""
-    places = sorted({(home_of(sql, key_id), key_id) for key_id in ids})
-    for shard in range(sql.shards):
-        if its := [place for place in places if place[0] == shard]:
-            yield its
+    return shard_runs({(home_of(sql, key_id), key_id) for key_id in ids})
 
 
 def home_of(sql: Sql, key_id: str) -> int:

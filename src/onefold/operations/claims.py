@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -26,6 +24,7 @@ from onefold.model.claim import (
 )
 from onefold.model.timestamps import from_micros
 from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS, KEY_COLUMNS, TAKE_OVER_COLUMNS
+from onefold.operations.statement import shard_runs
 from onefold.operations.unique_keys import ROUNDS
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def find(sql: Sql, key: ClaimKey) -> Operation[StoredClaim | None]:
     """The stored claim of a key."""
     place: dict[str, Any] = dict(zip(KEY_COLUMNS, key.place(sql.shards), strict=True))
     rows = yield sql("find_claim", **place)
-    return StoredClaim.from_row(rows[0]) if rows else None
+    return StoredClaim(*rows[0]) if rows else None
 
 
 def _may_take(sql: Sql, wanted: Wanted) -> Operation[bool]:
@@ -129,10 +128,10 @@ def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]
     for word in settlements:
         words.setdefault(word.claim.owner, (*_held_row(sql, word.claim), word.result))
     settled: set[str] = set()
-    for _, group in groupby(sorted(words.values()), key=itemgetter(0)):
-        alone = len(words) == 1
+    alone = len(words) == 1
+    for group in shard_runs(words.values()):
         columns = (*HELD_COLUMNS, "result")
-        found = yield sql("settle_claims", columns, list(group), alone=alone, waits=not alone)
+        found = yield sql("settle_claims", columns, group, alone=alone, waits=not alone)
         settled.update(row[0] for row in found)
     for word in settlements:
         if word.claim.owner not in settled:
@@ -150,7 +149,7 @@ def _settled_before(sql: Sql, claim: Claim) -> Operation[None]:
 def release(sql: Sql, claims: Sequence[Claim], *, strict: bool = False) -> Operation[set[str]]:
     """Release keys without a result; returns the owners that still held them."""
     released: set[str] = set()
-    for group in _by_shard(sql, claims):
+    for group in shard_runs(_held_row(sql, claim) for claim in claims):
         rows = yield sql("release_claims", HELD_COLUMNS, group, strict=strict)
         released.update(row[0] for row in rows)
     return released
@@ -179,19 +178,9 @@ def _ended(sql: Sql, claim: Claim, takeover: int | None) -> Operation[bool]:
     return bool(rows)
 
 
-def _by_shard(sql: Sql, claims: Sequence[Claim]) -> list[list[tuple[Any, ...]]]:
-    groups: dict[int, list[tuple[Any, ...]]] = {}
-    for row in sorted(_held_row(sql, claim) for claim in claims):
-        groups.setdefault(row[0], []).append(row)
-    return [groups[shard] for shard in sorted(groups)]
-
-
 def guard(sql: Sql, claim: Claim) -> Operation[None]:
     """Check the holder against the row that issued the fence, and lock it until the commit."""
-    rows = yield sql(
-        "guard_claim",
-        **dict(zip(HELD_COLUMNS, _held_row(sql, claim), strict=True)),
-    )
+    rows = yield sql("guard_claim", **dict(zip(HELD_COLUMNS, _held_row(sql, claim), strict=True)))
     if not rows:
         raise LeaseLost(f"{claim.key.surface} {claim.key.key!r}", fence=claim.fence)
 

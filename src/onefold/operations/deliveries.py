@@ -6,6 +6,7 @@ ended is accepted as long as no other worker has taken the job.
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ from onefold.model.job import Job
 from onefold.model.lifecycle import KEEP, Event, State
 from onefold.model.timestamps import from_micros
 from onefold.operations.endings import ENDS, Ending, Locked, discard, end, judge
-from onefold.operations.statement import by_shard
+from onefold.operations.statement import by_shard, in_all_shards
 from onefold.operations.unique_keys import insert_successors
 
 if TYPE_CHECKING:
@@ -118,12 +119,10 @@ def return_taken(sql: Sql, takes: Sequence[str]) -> Operation[int]:
 
     For takes whose response was lost: no worker knows of the jobs. No attempt is charged.
     """
-    taken: list[Delivery] = []
-    for shard in range(sql.shards):
-        rows = yield sql("find_taken", shard=shard, takes=list(takes))
-        taken += [Delivery(job_id, fence) for job_id, fence in rows]
+    taken = yield from in_all_shards(sql, "find_taken", takes=list(takes))
     if taken:
-        yield from end(sql, [Ending(delivery, Event.HAND_BACK) for delivery in taken])
+        deliveries = starmap(Delivery, taken)
+        yield from end(sql, [Ending(delivery, Event.HAND_BACK) for delivery in deliveries])
     return len(taken)
 
 
@@ -219,7 +218,7 @@ def hold(sql: Sql, delivery: Delivery) -> Operation[None]:
     """Lock a job until the commit; `LeaseLost` if the delivery does not run it."""
     place = (shard_of(delivery.id, sql.shards), delivery.id)
     rows = yield sql("lock_deliveries", ("shard", "id"), [place], tenant=None)
-    found = [(job.state, job.fence) for job in map(Locked.from_row, rows)]
+    found = [(job.state, job.fence) for job in starmap(Locked, rows)]
     if found != [(State.RUNNING, delivery.fence)]:
         raise LeaseLost(f"job {delivery.id}", fence=delivery.fence)
 

@@ -6,6 +6,7 @@ is stored in the same transaction. A job that ends while a successor waits passe
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
-    from onefold.operations.statement import Operation, Row, Sql
+    from onefold.operations.statement import Operation, Sql
 
 
 def notify(sql: Sql, queues: Iterable[str]) -> Operation[None]:
@@ -63,7 +64,7 @@ def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
     for shard, wanted in ids_by_shard(sql, (delivery.id for delivery in events)):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=None)
         moves: list[Move] = []
-        for locked in map(Locked.from_row, rows):
+        for locked in starmap(Locked, rows):
             delivery = Delivery(locked.id, locked.fence)
             if delivery in events and locked.state == State.RUNNING:
                 moves.append(decided := decide(locked, events[delivery]))
@@ -106,11 +107,6 @@ class Locked(msgspec.Struct, frozen=True):
     """The endpoint's response to this delivery, as JSON, while it waits for its ack."""
     run_at: int = 0
     """Of a job that was locked by its id."""
-
-    @classmethod
-    def from_row(cls, row: Row) -> Locked:
-        """From a row of any lock statement."""
-        return cls(*row)
 
     @property
     def options(self) -> Options:
@@ -367,13 +363,13 @@ class Rescued(msgspec.Struct, frozen=True):
 def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued]:
     """Requeue or bury running jobs whose lease is over, and bury queued jobs that have expired."""
     rows = yield sql("lock_lapsed_deliveries", shard=shard, limit=limit)
-    lapsed = [(locked, _lapse(locked)) for locked in map(Locked.from_row, rows)]
+    lapsed = [(locked, _lapse(locked)) for locked in starmap(Locked, rows)]
     yield from apply(sql, shard, [move for _, move in lapsed])
 
     expired: list[tuple[Locked, Move]] = []
     if len(lapsed) < limit:
         rows = yield sql("lock_expired_jobs", shard=shard, limit=limit - len(lapsed))
-        expired = [(locked, _step(locked, Event.EXPIRE)) for locked in map(Locked.from_row, rows)]
+        expired = [(locked, _step(locked, Event.EXPIRE)) for locked in starmap(Locked, rows)]
         yield from apply(sql, shard, [move for _, move in expired])
 
     buried = sum(move.step.state is State.DEAD for _, move in lapsed)
@@ -432,7 +428,7 @@ def cancel(
     for shard, wanted in ids_by_shard(sql, before):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)
         moves: list[Move] = []
-        for locked in map(Locked.from_row, rows):
+        for locked in starmap(Locked, rows):
             if locked.stripped:
                 continue
             before[locked.id] = state = State(locked.state)

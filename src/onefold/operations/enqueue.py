@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from onefold.operations.statement import Operation, Sql, Statement
+    from onefold.operations.statement import Operation, Sql
 
 # Tuples: a value that is not hashable must be rejected, not crash.
 ON_DUPLICATE: Final = get_args(OnDuplicate)
@@ -91,10 +91,22 @@ def enqueue(
     """
     if sql.shards > 1:
         items = placed(items, sql.shards)
-    published: dict[int, PublishKeyState] = {}
     tried = len(items) == 1 and items[0].publish is None
-    if tried and (yield _insert_one(sql, items[0].request)):  # most calls end here
-        return [Enqueued(items[0].request.id, state=items[0].state)]
+    if tried:  # most calls end here
+        request = items[0].request
+        inserted = yield sql(
+            "insert_job",
+            INSERT_COLUMNS,
+            [msgspec.structs.astuple(request)],
+            each=True,
+            # Nothing else depends on it, so it may be committed by itself.
+            alone=True,
+            waits=request.unique_key is not None,
+            **sql.notify((request.queue,)),
+        )
+        if inserted:
+            return [Enqueued(request.id, state=items[0].state)]
+    published: dict[int, PublishKeyState] = {}
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
         answers = yield from _answer(
@@ -108,28 +120,15 @@ def enqueue(
     return answers
 
 
-def _insert_one(sql: Sql, request: NewJobRow) -> Statement:
-    """The insert of one job; nothing else depends on it, so it may be committed by itself."""
-    return sql(
-        "insert_job",
-        INSERT_COLUMNS,
-        [request.row],
-        each=True,
-        alone=True,
-        waits=request.unique_key is not None,
-        **sql.notify((request.queue,)),
-    )
-
-
-def enqueue_singly(
+def publish(
     sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy
 ) -> Operation[list[Enqueued]]:
-    """`enqueue` for independent calls that are batched.
+    """`enqueue` for independent calls that have publish keys.
 
-    Publishes are stored by one statement, keys and jobs together, which commits by itself. Only
-    items whose keys exist need more statements.
+    One statement stores keys and jobs together, and commits by itself. Only items whose keys exist
+    need more statements.
     """
-    if items[0].publish is None or policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
+    if policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
         return (yield from enqueue(sql, items, policy, singly=True))
     new = yield from publish_at_once(sql, items)
     rest = [item for item in items if item.request.id not in new]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from onefold.model.timestamps import from_micros, to_micros
 from onefold.operations.attempts import Past
 from onefold.operations.endings import Locked, Move, apply, remove
 from onefold.operations.replay import Replayable, Rivals, rivals
-from onefold.operations.statement import ids_by_shard
+from onefold.operations.statement import ids_by_shard, in_all_shards
 from onefold.operations.unique_keys import Stand, insert_successors, settle
 
 if TYPE_CHECKING:
@@ -140,19 +141,16 @@ def find(
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
     cursor = None if after is None else parse_id(after, "after")
-    jobs: list[Job] = []
-    for shard in range(sql.shards):
-        rows = yield sql(
-            "find_jobs_newest" if newest_first else "find_jobs",
-            shard=shard,
-            tenant=tenant,
-            limit=limit + 1,
-            after=None if newest_first else cursor,
-            before=cursor if newest_first else None,
-            **_filter_parameters(wanted),
-        )
-        jobs.extend(Job.from_row(row) for row in rows)
-    jobs.sort(key=lambda job: job.id, reverse=newest_first)
+    rows = yield from in_all_shards(
+        sql,
+        "find_jobs_newest" if newest_first else "find_jobs",
+        tenant=tenant,
+        limit=limit + 1,
+        after=None if newest_first else cursor,
+        before=cursor if newest_first else None,
+        **_filter_parameters(wanted),
+    )
+    jobs = sorted(map(Job.from_row, rows), key=lambda job: job.id, reverse=newest_first)
     page = tuple(jobs[:limit])
     return JobPage(page, page[-1].id if len(jobs) > limit else None)
 
@@ -175,7 +173,7 @@ def delete(
     deleted: set[str] = set()
     for shard, wanted in ids_by_shard(sql, ids):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)
-        locked = [Locked.from_row(row) for row in rows]
+        locked = [Locked(*row) for row in rows]
         if seen is not None:
             locked = [row for row in locked if _stands_as(row, seen[row.id])]
         yield from remove(sql, shard, [row.id for row in locked], keep=set())
@@ -202,7 +200,7 @@ def replay(
     found: dict[str, Replayable] = {}
     for _, rows_wanted in ids_by_shard(sql, ids):
         rows = yield sql("find_replayable", ("shard", "id"), rows_wanted, tenant=tenant)
-        found.update((row[0], Replayable.from_row(row)) for row in rows)
+        found.update((row[0], Replayable(*row)) for row in rows)
     event = Event.REPLAY_FRESH if fresh else Event.REPLAY
     if strict:
         _check_replayable(ids, found, event)
@@ -281,7 +279,7 @@ def _move_back(
     for shard, wanted in ids_by_shard(sql, ids):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=None)
         moves: list[Move] = []
-        for locked in map(Locked.from_row, rows):
+        for locked in starmap(Locked, rows):
             state = State(locked.state)
             if locked.stripped:
                 continue

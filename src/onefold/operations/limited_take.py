@@ -20,6 +20,7 @@ from onefold.model.ids import enqueue_order
 from onefold.model.job import Job
 from onefold.model.limit import Rate, stored_rate
 from onefold.operations.queues import TakenUnderControl, home_of
+from onefold.operations.statement import in_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -195,17 +196,11 @@ def _save_rates(sql: Sql, rows: Sequence[tuple[int, str, str, int]]) -> Statemen
 
 
 def _ungrouped(sql: Sql, control: Control, most: int) -> Operation[list[Candidate]]:
-    found: list[Candidate] = []
-    for shard in range(sql.shards):
-        rows = yield sql(
-            "find_ready_jobs",
-            shard=shard,
-            queue=control.queue,
-            limit=most,
-            unknown=list(control.order.unknown),
-        )
-        found += map(Candidate._make, rows)
-    return found
+    unknown = list(control.order.unknown)
+    rows = yield from in_all_shards(
+        sql, "find_ready_jobs", queue=control.queue, limit=most, unknown=unknown
+    )
+    return list(map(Candidate._make, rows))
 
 
 # --- its groups -----------------------------------------------------------------------------------
@@ -300,15 +295,15 @@ class _Visit:
         """The groups that may start a job; `rooms` has how many."""
         control, running = self._control, Counter[str]()
         if control.at_once is not None:
-            for shard in range(sql.shards):
-                rows = yield sql(
-                    "count_groups_running",
-                    shard=shard,
-                    queue=control.queue,
-                    groups=list(groups),
-                    most=control.at_once,
-                )
-                running.update({row[0]: row[1] for row in rows})
+            rows = yield from in_all_shards(
+                sql,
+                "count_groups_running",
+                queue=control.queue,
+                groups=list(groups),
+                most=control.at_once,
+            )
+            for group, count in rows:
+                running[group] += count
         rates: dict[str, int] = {}
         if control.group_rate is not None:
             rates = yield from _rates(sql, control, control.group_rate, groups)
@@ -325,40 +320,39 @@ class _Visit:
         return Room(left, full_at)
 
     def _add_best(self, sql: Sql, groups: Sequence[str]) -> Operation[None]:
-        if not groups:
-            return
         if self._control.ordered:
             yield from self._add_heads(sql, groups)
             return
+        if not groups:
+            return
         share = max(1, SHARE * self._wanted // len(groups))
         most = min(share, max(self.rooms[group].left for group in groups))
-        found: list[Row] = []
-        for shard in range(sql.shards):
-            found += yield sql(
-                "find_group_jobs",
-                shard=shard,
-                queue=self._control.queue,
-                groups=list(groups),
-                most=most,
-                unknown=list(self._control.order.unknown),
-            )
+        found = yield from in_all_shards(
+            sql,
+            "find_group_jobs",
+            queue=self._control.queue,
+            groups=list(groups),
+            most=most,
+            unknown=list(self._control.order.unknown),
+        )
         self._add(map(Candidate._make, found))
 
     def _add_heads(self, sql: Sql, groups: Sequence[str]) -> Operation[None]:
         """In an ordered group, the oldest job if it is due; until then the group waits."""
+        if not groups:
+            return
+        rows = yield from in_all_shards(
+            sql,
+            "find_group_heads",
+            queue=self._control.queue,
+            groups=list(groups),
+            unknown=list(self._control.order.unknown),
+        )
         heads: dict[str, Row] = {}
-        for shard in range(sql.shards if groups else 0):
-            rows = yield sql(
-                "find_group_heads",
-                shard=shard,
-                queue=self._control.queue,
-                groups=list(groups),
-                unknown=list(self._control.order.unknown),
-            )
-            for row in rows:
-                known = heads.get(row[4])
-                if known is None or enqueue_order(row[2]) < enqueue_order(known[2]):
-                    heads[row[4]] = row
+        for row in rows:
+            known = heads.get(row[4])
+            if known is None or enqueue_order(row[2]) < enqueue_order(known[2]):
+                heads[row[4]] = row
         self._add(Candidate._make(row[:5]) for row in heads.values() if row[5])
 
     def _add(self, candidates: Iterable[Candidate]) -> None:
@@ -373,12 +367,11 @@ class _Visit:
 
 def _next_groups(sql: Sql, control: Control, after: str) -> Operation[list[str]]:
     """The next groups with waiting jobs, over all shards."""
-    found: set[str] = set()
-    for shard in range(sql.shards):
-        rows = yield sql("next_groups", shard=shard, queue=control.queue, after=after, limit=WINDOW)
-        found.update(row[0] for row in rows)
+    rows = yield from in_all_shards(
+        sql, "next_groups", queue=control.queue, after=after, limit=WINDOW
+    )
     # Python orders text by code points, which is the order of UTF-8 bytes in both databases.
-    return sorted(found)[:WINDOW]
+    return sorted({row[0] for row in rows})[:WINDOW]
 
 
 # --- what was decided -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from onefold.operations.unique_keys import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onefold.operations.statement import Operation, Row, Sql
+    from onefold.operations.statement import Operation, Sql
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -76,11 +77,6 @@ class LockedHolder(msgspec.Struct, frozen=True):
     attempt: int
     awaits: bool | None
 
-    @classmethod
-    def from_row(cls, row: Row) -> LockedHolder:
-        """From a row of lock_holders."""
-        return cls(*row)
-
     def state_at(self, run_at: int) -> JobState:
         """Its state, if it may run from `run_at` on."""
         return state_of(
@@ -103,7 +99,7 @@ def _change(
     rows = yield sql("lock_holders", ("shard", "id"), id_rows(requests[0].shard, by_holder))
     queued: list[tuple[object, ...]] = []
     running: list[tuple[object, ...]] = []
-    for holder in map(LockedHolder.from_row, rows):
+    for holder in starmap(LockedHolder, rows):
         if not holder.holds:
             continue
         request = by_holder.pop(holder.id)

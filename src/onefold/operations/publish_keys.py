@@ -14,7 +14,7 @@ import msgspec
 
 from onefold.model.claim import ClaimKey, ClaimPlace, Holding, StoredClaim
 from onefold.model.job import JobState, state_of
-from onefold.operations.statement import ids_by_shard
+from onefold.operations.statement import ids_by_shard, shard_runs
 from onefold.operations.unique_keys import (
     CHUNK,
     COMMON_COLUMNS,
@@ -192,7 +192,7 @@ def _find(
     """The jobs of existing keys; a key is taken over if its time is over and its job has ended."""
     rows = yield sql("find_claims", KEY_COLUMNS, [keyed.place for keyed in group])
     stored: list[tuple[Keyed, StoredClaim]] = [
-        (group[int(row[0])], StoredClaim.from_row(row[1:])) for row in rows if row[1] is not None
+        (group[int(row[0])], StoredClaim(*row[1:])) for row in rows if row[1] is not None
     ]
     states = yield from _states(sql, [found.result for _, found in stored])
     taken: list[tuple[Any, ...]] = []
@@ -242,9 +242,8 @@ def point_publish_keys(
 ) -> Operation[None]:
     """A new key whose job was not inserted, because a unique key is held, points to the holder."""
     fresh = _fresh(sql, items, published)
-    moved = [(place, index) for place, index in fresh if answers[index] != items[index].request.id]
-    for group in _by_place(moved):
-        rows = [(*place, items[index].request.id, answers[index]) for place, index in group]
+    moved = [(*row, answers[index]) for index, row in fresh if answers[index] != row[-1]]
+    for rows in shard_runs(moved):
         yield sql("point_claims", (*KEY_COLUMNS, "owner", "result"), rows)
 
 
@@ -252,25 +251,16 @@ def forget_publish_keys(
     sql: Sql, items: Sequence[Prepared], published: Mapping[int, PublishKeyState]
 ) -> Operation[None]:
     """Delete the keys that this call has stored."""
-    for group in _by_place(_fresh(sql, items, published)):
-        rows = [(*place, items[index].request.id) for place, index in group]
+    for rows in shard_runs(row for _, row in _fresh(sql, items, published)):
         yield sql("delete_claims", (*KEY_COLUMNS, "owner"), rows)
 
 
 def _fresh(
     sql: Sql, items: Sequence[Prepared], published: Mapping[int, PublishKeyState]
-) -> list[tuple[ClaimPlace, int]]:
-    """The keys that this call has stored, each with the index of its item."""
+) -> list[tuple[int, tuple[Any, ...]]]:
+    """The keys that this call has stored, as rows with their owner, by the index of the item."""
     return [
-        (publish.key.place(sql.shards), index)
+        (index, (*publish.key.place(sql.shards), items[index].request.id))
         for index, known in published.items()
         if known.fresh and (publish := items[index].publish) is not None
     ]
-
-
-def _by_place(keys: Iterable[tuple[ClaimPlace, int]]) -> list[list[tuple[ClaimPlace, int]]]:
-    """In lock order, one list per shard."""
-    groups: dict[int, list[tuple[ClaimPlace, int]]] = {}
-    for place, index in sorted(keys):
-        groups.setdefault(place[0], []).append((place, index))
-    return list(groups.values())

@@ -20,7 +20,6 @@ from onefold.model.new_job import NewJobRow
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onefold.operations.statement import Row
 
 YEAR: Final = 365 * 24 * 60 * 60 * 1_000_000
 
@@ -48,11 +47,6 @@ class Replayable(msgspec.Struct, frozen=True):
     attempt: int
     run_at: int
     awaits: bool | None
-
-    @classmethod
-    def from_row(cls, row: Row) -> Replayable:
-        """From a row of find_replayable."""
-        return cls(*row)
 
     @property
     def word(self) -> JobState:

@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import dropwhile
+from itertools import dropwhile, groupby
+from operator import itemgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+RowT = TypeVar("RowT", bound=tuple[Any, ...])
 
 Row: TypeAlias = Sequence[Any]
 Rows: TypeAlias = Sequence[Row]
@@ -61,11 +63,6 @@ class Statement(msgspec.Struct, frozen=True):
     """True: may wait for a lock, so it needs a lock timeout."""
     ahead: tuple[Statement, ...] = ()
     """The statements that follow in any case: they may be sent in the same round trip."""
-
-    @property
-    def is_autocommit(self) -> bool:
-        """True: may be sent together with others, outside of a transaction block."""
-        return self.alone and not self.waits
 
     def arrays(self, array: Callable[[tuple[Any, ...]], Any] = list) -> dict[str, Any]:
         """The parameters with a batch as one array per column, for PostgreSQL's unnest."""
@@ -158,6 +155,21 @@ class Sql:
         self.notifies = notifies
         """True: a commit wakes the workers that wait for it."""
         self._texts = _texts(dialect, schema)
+        on_postgres = dialect == "postgres"
+        self.takes_by_priority: bool = not on_postgres
+        """SQLite has no LATERAL: a take reads the priorities first."""
+        self.inserts_row_by_row: bool = not on_postgres
+        """SQLite runs a statement per row faster than one over a batch of JSON."""
+        self.stores_without_looking: bool = on_postgres and restarts and not resends
+        """True in the first try of our own transaction: the ids are new.
+
+        If they were stored before, the database reports an error, and the transaction is tried
+        again with `resends`.
+        """
+        self.has_advisory_locks: bool = on_postgres
+        """PostgreSQL can tell at once that an open transaction has a key; SQLite has one writer."""
+        self.skips_locked: bool = on_postgres
+        """PostgreSQL can skip rows that other transactions have locked."""
 
     def __call__(
         self,
@@ -207,35 +219,6 @@ class Sql:
     def names(self) -> list[str]:
         """The names of all statements."""
         return sorted(_read(self.dialect))
-
-    @property
-    def takes_by_priority(self) -> bool:
-        """SQLite has no LATERAL: a take reads the priorities first."""
-        return self.dialect == "sqlite"
-
-    @property
-    def inserts_row_by_row(self) -> bool:
-        """SQLite runs a statement per row faster than one over a batch of JSON."""
-        return self.dialect == "sqlite"
-
-    @property
-    def stores_without_looking(self) -> bool:
-        """True on PostgreSQL in the first try of our own transaction: the ids are new.
-
-        If they were stored before, the database reports an error, and the transaction is tried
-        again with `resends`.
-        """
-        return self.dialect == "postgres" and self.restarts and not self.resends
-
-    @property
-    def has_advisory_locks(self) -> bool:
-        """PostgreSQL can tell at once that an open transaction has a key; SQLite has one writer."""
-        return self.dialect == "postgres"
-
-    @property
-    def skips_locked(self) -> bool:
-        """PostgreSQL can skip rows that other transactions have locked."""
-        return self.dialect == "postgres"
 
 
 @lru_cache(maxsize=64)
@@ -376,3 +359,16 @@ def ids_by_shard(sql: Sql, ids: Iterable[str]) -> list[tuple[int, list[tuple[int
         (shard, [(shard, job_id) for job_id in group])
         for shard, group in by_shard(sql, set(ids), str)
     ]
+
+
+def in_all_shards(sql: Sql, name: str, **parameters: Any) -> Operation[list[Row]]:
+    """The rows of a statement, run on each shard."""
+    found: list[Row] = []
+    for shard in range(sql.shards):
+        found += yield sql(name, shard=shard, **parameters)
+    return found
+
+
+def shard_runs(rows: Iterable[RowT]) -> list[list[RowT]]:
+    """Rows that begin with their shard: sorted, and one list per shard."""
+    return [list(run) for _, run in groupby(sorted(rows), key=itemgetter(0))]

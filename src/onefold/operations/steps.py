@@ -79,32 +79,32 @@ def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Opera
 
     `LeaseLost` if the delivery no longer has the job.
     """
-    values = _values(sql, delivery, wanted)
-    if wanted.seen is None:
-        rows = yield sql("insert_step", alone=True, **values)
-    else:
-        seen_owner, seen_state = wanted.seen.owner, wanted.seen.state
-        rows = yield sql(
-            "write_step", alone=True, seen_owner=seen_owner, seen_state=seen_state, **values
-        )
-    if rows:
-        return StepRow.from_row(rows[0])
+    written = yield from _write(
+        sql,
+        "insert_step" if wanted.seen is None else "write_step",
+        wanted,
+        shard=shard_of(delivery.id, sql.shards),
+        job=delivery.id,
+        fence=delivery.fence,
+        running=wanted.begins,
+        key=wanted.key,
+        owner=wanted.owner,
+    )
+    if written is not None:
+        return written
     found = yield from find(sql, delivery.id, tenant, key=wanted.key)
     if not found or wanted.is_as_seen(found[0]):
         raise LeaseLost(f"job {delivery.id}", fence=delivery.fence)
     return found[0]
 
 
-def _values(sql: Sql, delivery: Delivery, wanted: StepWrite) -> dict[str, Any]:
-    return {
-        "shard": shard_of(delivery.id, sql.shards),
-        "job": delivery.id,
-        "fence": delivery.fence,
-        "running": wanted.begins,
-        "key": wanted.key,
-        "owner": wanted.owner,
-        **wanted.columns,
-    }
+def _write(sql: Sql, name: str, wanted: StepWrite, **values: Any) -> Operation[StepRow | None]:
+    """Insert or update a step; None if its fence, or the step, has changed."""
+    values |= wanted.columns
+    if wanted.seen is not None:
+        values |= {"seen_owner": wanted.seen.owner, "seen_state": wanted.seen.state}
+    rows = yield sql(name, alone=True, **values)
+    return StepRow.from_row(rows[0]) if rows else None
 
 
 def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Operation[list[StepRow]]:
@@ -169,31 +169,22 @@ def write_claim_step(sql: Sql, claim: Claim, wanted: StepWrite) -> Operation[Ste
 
     `LeaseLost` if this attempt no longer holds the claim.
     """
-    values = _claim_step_values(sql, claim, wanted)
-    if wanted.seen is None:
-        rows = yield sql("insert_claim_step", alone=True, **values)
-    else:
-        seen_owner, seen_state = wanted.seen.owner, wanted.seen.state
-        rows = yield sql(
-            "write_claim_step", alone=True, seen_owner=seen_owner, seen_state=seen_state, **values
-        )
-    if rows:
-        return StepRow.from_row(rows[0])
+    held = (*claim.key.place(sql.shards), claim.owner, claim.fence)
+    written = yield from _write(
+        sql,
+        "insert_claim_step" if wanted.seen is None else "write_claim_step",
+        wanted,
+        **dict(zip(HELD_COLUMNS, held, strict=True)),
+        steps=claim.key.steps,
+        step=wanted.key,
+        step_owner=wanted.owner,
+    )
+    if written is not None:
+        return written
     found = yield from find_claim_steps(sql, claim.key, key=wanted.key)
     if not found or wanted.is_as_seen(found[0]):
         raise LeaseLost(f"{claim.key.surface} {claim.key.key!r}", fence=claim.fence)
     return found[0]
-
-
-def _claim_step_values(sql: Sql, claim: Claim, wanted: StepWrite) -> dict[str, Any]:
-    held = (*claim.key.place(sql.shards), claim.owner, claim.fence)
-    return {
-        **dict(zip(HELD_COLUMNS, held, strict=True)),
-        "steps": claim.key.steps,
-        "step": wanted.key,
-        "step_owner": wanted.owner,
-        **wanted.columns,
-    }
 
 
 def find_claim_steps(

@@ -5,6 +5,7 @@ A key is looked up among the jobs and the claims of all surfaces, shard by shard
 
 from __future__ import annotations
 
+from itertools import starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -165,7 +166,7 @@ def _jobs(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Held
     jobs: dict[str, HeldJob] = {}
     for _, wanted in ids_by_shard(sql, ids):
         rows = yield sql("find_replayable", ("shard", "id"), wanted, tenant=tenant)
-        for found in map(Replayable.from_row, rows):
+        for found in starmap(Replayable, rows):
             jobs[found.id] = HeldJob(found.id, found.kind, found.queue, found.word)
     return jobs
 

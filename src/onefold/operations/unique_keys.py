@@ -148,7 +148,7 @@ def insert(
             inserted = yield sql(
                 "insert_job" if each else "insert_jobs",
                 INSERT_COLUMNS,
-                [request.row for request in chunk],
+                list(map(msgspec.structs.astuple, chunk)),
                 common=COMMON_COLUMNS,
                 each=each,
                 alone=alone and whole,
