@@ -52,12 +52,14 @@ class StepWrite(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The stored columns."""
+        """The stored columns, and those of the row that was read."""
+        seen = self.seen
         return {
             "state": int(self.state),
             "takeover": TAKEOVERS.index(self.takeover),
             "fingerprint": self.fingerprint,
             "result": self.notes.text,
+            **({} if seen is None else {"seen_owner": seen.owner, "seen_state": seen.state}),
         }
 
     def is_as_seen(self, now: StepRow) -> bool:
@@ -79,32 +81,23 @@ def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Opera
 
     `LeaseLost` if the delivery no longer has the job.
     """
-    written = yield from _write(
-        sql,
+    rows = yield sql(
         "insert_step" if wanted.seen is None else "write_step",
-        wanted,
+        alone=True,
         shard=shard_of(delivery.id, sql.shards),
         job=delivery.id,
         fence=delivery.fence,
         running=wanted.begins,
         key=wanted.key,
         owner=wanted.owner,
+        **wanted.columns,
     )
-    if written is not None:
-        return written
+    if rows:
+        return StepRow.from_row(rows[0])
     found = yield from find(sql, delivery.id, tenant, key=wanted.key)
     if not found or wanted.is_as_seen(found[0]):
         raise LeaseLost(f"job {delivery.id}", fence=delivery.fence)
     return found[0]
-
-
-def _write(sql: Sql, name: str, wanted: StepWrite, **values: Any) -> Operation[StepRow | None]:
-    """Insert or update a step; None if its fence, or the step, has changed."""
-    values |= wanted.columns
-    if wanted.seen is not None:
-        values |= {"seen_owner": wanted.seen.owner, "seen_state": wanted.seen.state}
-    rows = yield sql(name, alone=True, **values)
-    return StepRow.from_row(rows[0]) if rows else None
 
 
 def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Operation[list[StepRow]]:
@@ -170,17 +163,17 @@ def write_claim_step(sql: Sql, claim: Claim, wanted: StepWrite) -> Operation[Ste
     `LeaseLost` if this attempt no longer holds the claim.
     """
     held = (*claim.key.place(sql.shards), claim.owner, claim.fence)
-    written = yield from _write(
-        sql,
+    rows = yield sql(
         "insert_claim_step" if wanted.seen is None else "write_claim_step",
-        wanted,
+        alone=True,
         **dict(zip(HELD_COLUMNS, held, strict=True)),
         steps=claim.key.steps,
         step=wanted.key,
         step_owner=wanted.owner,
+        **wanted.columns,
     )
-    if written is not None:
-        return written
+    if rows:
+        return StepRow.from_row(rows[0])
     found = yield from find_claim_steps(sql, claim.key, key=wanted.key)
     if not found or wanted.is_as_seen(found[0]):
         raise LeaseLost(f"{claim.key.surface} {claim.key.key!r}", fence=claim.fence)
