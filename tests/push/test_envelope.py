@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from onefold import Job
+from onefold import Job, __version__
 from onefold.push.deliver import body_of, headers_of
 from onefold.web.http import HttpRequest
 from onefold.web.webhooks import BadSignature, Secret, StandardWebhooks, verify
@@ -66,24 +66,24 @@ def test_a_payload_is_sent_as_it_was_stored() -> None:
 def test_our_own_receiver_and_simpleqs_verify_it() -> None:
     job = a_job()
     body = body_of(job)
-    headers = headers_of(job, body, Signer([NEW]), now=NOW, agent="onefold/1")
+    headers = headers_of(job, body, Signer([NEW]), now=NOW)
 
     assert verified(headers, body, NEW) == job.id == headers["webhook-id"]
     assert headers["x-simpleq-signature"] == simpleqs(NEW, body)
     assert headers["Onefold-Fence"] == "5"
     assert headers["Onefold-Attempt"] == "2"
-    assert headers["User-Agent"] == "onefold/1"
+    assert headers["User-Agent"] == f"onefold/{__version__}"
     assert headers["Content-Type"] == "application/json"
 
 
 def test_while_secrets_are_rotated_either_verifies() -> None:
     job = a_job()
     body = body_of(job)
-    headers = headers_of(job, body, Signer([NEW, OLD]), now=NOW, agent="onefold/1")
+    headers = headers_of(job, body, Signer([NEW, OLD]), now=NOW)
 
     assert verified(headers, body, NEW) == verified(headers, body, OLD) == job.id
     later = NOW + timedelta(hours=2)
-    headers = headers_of(job, body, Signer([NEW, OLD]), now=later, agent="onefold/1")
+    headers = headers_of(job, body, Signer([NEW, OLD]), now=later)
     assert verified(headers, body, NEW, now=later) == job.id
     with pytest.raises(BadSignature):
         verified(headers, body, Secret(OLD.text), now=later)
@@ -111,7 +111,7 @@ def test_while_secrets_are_rotated_simpleqs_signature_is_the_old_ones(
     job, now = a_job(), NOW + timedelta(hours=hours)
     body = body_of(job)
 
-    headers = headers_of(job, body, Signer(secrets), now=now, agent="onefold/1")
+    headers = headers_of(job, body, Signer(secrets), now=now)
 
     assert headers["x-simpleq-signature"] == simpleqs(signs, body)
 
@@ -119,8 +119,8 @@ def test_while_secrets_are_rotated_simpleqs_signature_is_the_old_ones(
 def test_every_try_has_a_time_of_its_own() -> None:
     job = a_job()
     body = body_of(job)
-    first = headers_of(job, body, Signer([NEW]), now=NOW, agent="onefold/1")
-    second = headers_of(job, body, Signer([NEW]), now=NOW + timedelta(minutes=9), agent="onefold/1")
+    first = headers_of(job, body, Signer([NEW]), now=NOW)
+    second = headers_of(job, body, Signer([NEW]), now=NOW + timedelta(minutes=9))
 
     assert first["webhook-id"] == second["webhook-id"]
     assert first["webhook-signature"] != second["webhook-signature"]
@@ -129,7 +129,7 @@ def test_every_try_has_a_time_of_its_own() -> None:
 def test_headers_of_the_queue_go_along_and_never_win() -> None:
     job = a_job()
     more = {"X-Team": "billing", "WEBHOOK-ID": "forged", "content-type": "text/plain", "Host": "x"}
-    headers = headers_of(job, b"{}", Signer([NEW]), now=NOW, agent="onefold/1", more=more)
+    headers = headers_of(job, b"{}", Signer([NEW]), now=NOW, more=more)
 
     assert headers["X-Team"] == "billing"
     assert headers["webhook-id"] == job.id
@@ -141,6 +141,6 @@ def test_headers_of_the_queue_go_along_and_never_win() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    headers = headers_of(a_job(), b"{}", None, now=NOW, agent="onefold/1")
+    headers = headers_of(a_job(), b"{}", None, now=NOW)
 
     assert not any("signature" in name for name in headers)

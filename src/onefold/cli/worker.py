@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 import typer
 
@@ -13,11 +14,10 @@ from onefold import InvalidInput, UsageError
 from onefold.cli import logs, parsers
 from onefold.cli.app_loader import load_app
 from onefold.cli.config import Configuration
-from onefold.worker import supervisor
 from onefold.worker.job_log import job_log
 from onefold.worker.settings import read_queues, worker_settings
 from onefold.worker.signals import run_until_signal
-from onefold.worker.supervisor import Supervisor
+from onefold.worker.supervisor import Supervisor, stop_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onefold.worker.settings import WorkerOptions
 
 AS_PROCESS: Final = "--as-process"
+"""Of one of several processes: its number, and the process id of the supervisor."""
 
 
 _option = partial(parsers.option, "ONEFOLD_WORKER_")
@@ -88,13 +89,15 @@ def worker(
     Options that are not given are read from the environment (ONEFOLD_WORKER_LEASE), then from
     [worker] of onefold.toml or [tool.onefold.worker] of pyproject.toml.
     """
+    number, _, supervisor = (as_process or "").partition(":")
     times = {"lease": lease, "heartbeat": heartbeat, "poll": poll, "grace": grace}
     counts = {"concurrency": concurrency, "prefetch": prefetch}
     try:
         logs.configure(log_format, log_level)
         options = _options(times, counts, queues=queues, chores=chores)
-        member = _Member.read(as_process, name, processes)
-        options["name"] = member.name
+        # Each worker needs a name of its own.
+        options["name"] = f"{name}-{number}" if name and number else name
+        is_supervisor = parsers.process_count(processes) > 1 and not supervisor
         settings = worker_settings(options)
         options["name"] = settings.name
     except InvalidInput as error:
@@ -104,10 +107,10 @@ def worker(
             "No application is given: run onefold worker MODULE:APP, or set ONEFOLD_APP, or app in"
             " [tool.onefold.worker] of pyproject.toml."
         )
-    if member.is_supervisor:
+    if is_supervisor:
         raise typer.Exit(Supervisor(_command, processes, settings.grace).run())
-    if member.line is not None:
-        supervisor.stop_with_supervisor(member.line, settings.grace)
+    if supervisor:
+        stop_with_parent(int(supervisor), settings.grace)
     logs.configure(log_format, log_level, worker=settings.name)
     if quiet:
         job_log.setLevel(logging.WARNING)
@@ -115,34 +118,14 @@ def worker(
     onefold.context.hooks.in_processes = partial(
         logs.configure_here, form=log_format, level=log_level, worker=settings.name
     )
-    run_until_signal(
-        lambda: onefold.worker(**options),
-        onefold.aclose,
-        supervised=member.line is not None,
-    )
+    run_until_signal(lambda: onefold.worker(**options), onefold.aclose, supervised=bool(supervisor))
 
 
-class _Member(NamedTuple):
-    """Which of the processes this is."""
-
-    name: str | None
-    is_supervisor: bool
-    line: int | None
-    """The descriptor of the pipe to the supervisor."""
-
-    @classmethod
-    def read(cls, as_process: str | None, name: str | None, processes: int) -> _Member:
-        if as_process is None:
-            return cls(name, parsers.process_count(processes) > 1, None)
-        number, _, line = as_process.partition(":")
-        # Each worker needs a name of its own.
-        return cls(name and f"{name}-{number}", is_supervisor=False, line=int(line))
-
-
-def _command(number: int, line: int) -> Sequence[str]:
+def _command(number: int) -> Sequence[str]:
     """The same command, for one of its processes."""
     own = sys.argv[sys.argv.index("worker") + 1 :]
-    return [sys.executable, "-m", "onefold", "worker", f"{AS_PROCESS}={number}:{line}", *own]
+    place = f"{AS_PROCESS}={number}:{os.getpid()}"
+    return [sys.executable, "-m", "onefold", "worker", place, *own]
 
 
 def _options(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold import __version__
-from onefold.errors import DatabaseError, InvalidInput, OnefoldError
+from onefold.errors import DatabaseError, InvalidInput
 from onefold.model.checks import shown
 from onefold.model.delivery import Delivery, PushEnvelope, encode_error
 from onefold.model.ids import milliseconds_of
@@ -35,7 +35,7 @@ from onefold.web.webhooks.signing import Signer
 from onefold.worker.delivery_outcome import HANDED_BACK, PARKED, DeliveryOutcome, Parked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime, timedelta
 
     from onefold.app.deliveries import Deliveries
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 FENCE: Final = "Onefold-Fence"
 ATTEMPT: Final = "Onefold-Attempt"
+AGENT: Final = f"onefold/{__version__}"
 SIMPLEQ: Final = "x-simpleq-signature"
 OURS: Final = frozenset(
     {
@@ -84,13 +85,12 @@ def headers_of(
     signer: Signer | None,
     *,
     now: datetime,
-    agent: str,
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers of one try: those of the queue, and ours, which take precedence."""
     headers = {name: text for name, text in (more or {}).items() if name.lower() not in OURS}
     headers["Content-Type"] = "application/json"
-    headers["User-Agent"] = agent
+    headers["User-Agent"] = AGENT
     headers["Accept-Encoding"] = "identity"
     headers[FENCE] = str(job.fence)
     headers[ATTEMPT] = str(job.attempt)
@@ -112,7 +112,6 @@ def _only_secret(signer: Signer, now: datetime) -> Secret:
     return ending[-1] if ending else alive[0]
 
 
-AGENT: Final = f"onefold/{__version__}"
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 
@@ -159,10 +158,9 @@ class PushHandler:
         breaker: CircuitBreaker,
         *,
         now: Callable[[], datetime],
-        gone: Callable[[str, QueueSettings], Awaitable[None]],
         answered: Callable[[str, bool], None],
     ) -> None:
-        """`gone` pauses the queue of an endpoint; `answered` receives whether one responded."""
+        """`answered` receives whether the endpoint of a queue has responded."""
         self.function: Callable[..., Any] = self._push
         self.targets: Mapping[str, PushTarget] = {}
         """By queue name; the push worker replaces it."""
@@ -170,7 +168,6 @@ class PushHandler:
         self._sender = sender
         self._breaker = breaker
         self._now = now
-        self._gone = gone
         self._answered = answered
 
     # --- the interface of a handler -------------------------------------------------------------
@@ -208,7 +205,6 @@ class PushHandler:
             body,
             target.signer,
             now=self._now(),
-            agent=AGENT,
             more=target.settings.headers,
         )
         within = target.settings.timeout.total_seconds()
@@ -223,15 +219,9 @@ class PushHandler:
         elif outcome.is_down:
             await self._breaker.failed(queue)
         elif outcome.action == "pause":
-            await self._stop(queue, target.settings)
+            await self._breaker.gone(queue, target.settings.endpoint or "")
         else:
             await self._breaker.answered(job, target.settings.mode)
-
-    async def _stop(self, queue: str, settings: QueueSettings) -> None:
-        try:
-            await self._gone(queue, settings)
-        except OnefoldError as error:
-            log.warning("The queue %r could not be paused: %s", queue, error)
 
     async def _park(self, job: Job, settings: QueueSettings, exchange: PushExchange) -> Parked:
         """Let the job wait for its ack. If the ack came already, nothing changes."""

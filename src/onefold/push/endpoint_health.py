@@ -28,6 +28,7 @@ FIRST: Final = timedelta(seconds=1)
 LONGEST: Final = timedelta(seconds=60)
 DOUBLINGS: Final = 6
 """How often the hold doubles."""
+GONE: Final = "its endpoint answered 410 Gone"
 
 log: logging.Logger = logging.getLogger("onefold.push")
 
@@ -84,6 +85,16 @@ class CircuitBreaker:
         """The endpoint asks for a pause."""
         self._suspects.add(queue)
         await _stored(queue, self._queues.ahold(queue, after=after, why="backpressure"))
+
+    async def gone(self, queue: str, endpoint: str) -> None:
+        """The endpoint does not exist any more: pause its queue, unless it has a new one."""
+        await _stored(queue, self._pause(queue, endpoint))
+
+    async def _pause(self, queue: str, endpoint: str) -> None:
+        if await self._queues.astop(queue, endpoint=endpoint, why=GONE):
+            log.warning(
+                "The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue
+            )
 
     async def _count(self, queue: str) -> None:
         """Pushes that were running when the queue was held are not counted."""

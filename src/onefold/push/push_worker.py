@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold
-    from onefold.model.queue import Queue, QueueSettings
+    from onefold.model.queue import Queue
     from onefold.push.sender import Lookup
 
 
@@ -111,7 +111,6 @@ SPREAD: Final = 2
 gets fewer, and other queues still find a place."""
 UNPROVEN_LIMIT: Final = 4
 """Pushes at once for a queue whose endpoint is new or did not answer the last push."""
-GONE: Final = "its endpoint answered 410 Gone"
 POLL: Final = timedelta(seconds=5)
 
 
@@ -193,7 +192,6 @@ class PushWorker:
                 sender,
                 self._breaker,
                 now=self._now,
-                gone=self._stop,
                 answered=self._endpoint_answered,
             )
             await self._refresh()
@@ -219,15 +217,6 @@ class PushWorker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _stop(self, queue: str, settings: QueueSettings) -> None:
-        """Pause a queue whose endpoint is gone, unless it has a new one."""
-        endpoint = settings.endpoint
-        assert endpoint is not None
-        if await self._onefold.queues.astop(queue, endpoint=endpoint, why=GONE):
-            log.warning(
-                "The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue
-            )
 
     def _worker_settings(self) -> WorkerSettings:
         settings = self._settings
@@ -296,11 +285,12 @@ class PushWorker:
 
     def _targets(self, found: dict[str, Queue]) -> dict[str, PushTarget]:
         """Parse only the settings that have changed."""
-        targets = dict[str, PushTarget]()
+        targets: dict[str, PushTarget] = {}
         for name, queue in found.items():
-            before, settings = self._handler.targets.get(name), queue.settings()
-            same = before is not None and before.settings == settings
-            targets[name] = before if same and before is not None else target_of(settings)
+            target, settings = self._handler.targets.get(name), queue.settings()
+            if target is None or target.settings != settings:
+                target = target_of(settings)
+            targets[name] = target
         return targets
 
     def _set_limits(self, names: Collection[str]) -> None:

@@ -3,7 +3,7 @@
 1. A process that ends unexpectedly is started again, after a growing pause. Exit status 2 means
    that its command is wrong: then all processes are stopped.
 2. The first signal is passed on, and all processes end within the grace. The second kills them.
-3. When the supervisor is killed, its processes notice it by a pipe or their parent id, and stop.
+3. When the supervisor is killed, its processes notice it by their parent id, and stop.
 """
 
 from __future__ import annotations
@@ -30,35 +30,20 @@ MARGIN: Final = 5.0
 """Seconds after the grace until a process that has not ended is ended."""
 
 
-def stop_with_supervisor(descriptor: int, grace: timedelta) -> None:
-    """Send SIGTERM to this process when the supervisor ends; exit after the grace."""
-    # Programs that a handler starts must not keep the pipe open.
-    os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only
-    threading.Thread(
-        target=_wait, args=(descriptor, grace.total_seconds()), name="onefold-parent", daemon=True
-    ).start()
-
-
 def stop_with_parent(parent: int, grace: timedelta) -> None:
-    """The same for a process without a pipe. `parent` is the id of the process that started it."""
+    """Send SIGTERM to this process when its parent has ended; exit after the grace.
+
+    `parent` is the id of the process that started it.
+    """
     threading.Thread(
-        target=_poll, args=(parent, grace.total_seconds()), name="onefold-parent", daemon=True
+        target=_wait, args=(parent, grace.total_seconds()), name="onefold-parent", daemon=True
     ).start()
 
 
-def _wait(descriptor: int, grace: float) -> None:
-    os.read(descriptor, 1)
-    _end(grace)
-
-
-def _poll(parent: int, grace: float) -> None:
+def _wait(parent: int, grace: float) -> None:
     # A process whose parent ended gets another parent.
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK)
-    _end(grace)
-
-
-def _end(grace: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(grace + MARGIN)
     os._exit(1)
@@ -78,15 +63,14 @@ class Supervisor:
     """Several processes of one command. For one run, in the main thread."""
 
     def __init__(
-        self, command: Callable[[int, int], Sequence[str]], processes: int, grace: timedelta
+        self, command: Callable[[int], Sequence[str]], processes: int, grace: timedelta
     ) -> None:
-        """`command` receives the number of a process, from 1, and the descriptor of its pipe."""
+        """`command` receives the number of a process, from 1."""
         self._command = command
         self._processes = processes
         self._grace = grace.total_seconds()
         self._stop = asyncio.Event()
         self._running: set[Process] = set()
-        self._pipe = -1
         self._killed_by: int | None = None
 
     def run(self) -> int:
@@ -94,16 +78,10 @@ class Supervisor:
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
-        self._pipe, writing_end = os.pipe()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)
-        try:
-            numbers = range(1, self._processes + 1)
-            statuses = await asyncio.gather(*map(self._keep, numbers))
-        finally:
-            os.close(self._pipe)
-            os.close(writing_end)
+        statuses = await asyncio.gather(*map(self._keep, range(1, self._processes + 1)))
         if self._killed_by is not None:
             return 128 + self._killed_by
         return max(statuses)
@@ -132,9 +110,8 @@ class Supervisor:
         """Run a process once; returns its exit status, negative for a signal."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(number, self._pipe),
+                *self._command(number),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(self._pipe,),
                 # Ctrl-C in a terminal signals the whole group, and we pass the signal on as well.
                 process_group=0,
             )

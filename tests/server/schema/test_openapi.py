@@ -142,7 +142,7 @@ def test_the_push_is_described_as_it_is_sent() -> None:
     job = Job.from_row(job_row(new_id(0), queue="payments", payload_text='{"n":1}'))
     body = body_of(job)
     signer = Signer("whsec_" + "c2VjcmV0" * 4)
-    headers = headers_of(job, body, signer, now=datetime.now(UTC), agent="onefold/1")
+    headers = headers_of(job, body, signer, now=datetime.now(UTC))
 
     schema = DOCUMENT["components"]["schemas"]["PushEnvelope"]
     content = push["requestBody"]["content"]["application/json"]
