@@ -14,12 +14,6 @@ def one(*, places: int, used: int = 0, most: int | None = None, others: int = 0)
     return allot([QueueDemand("a", most, used)], room, places=places, spread=2).get("a", 0)
 
 
-def test_without_a_spread_each_may_give_what_there_is_room_for() -> None:
-    demands = [QueueDemand("a", None, 3), QueueDemand("b", 5, 3), QueueDemand("c", 5, 5)]
-
-    assert allot(demands, 10, places=20, spread=None) == {"a": 10, "b": 2}
-
-
 def test_a_queue_that_is_alone_has_nearly_all_places() -> None:
     assert one(places=200) == 175
     assert one(places=200, used=170) == 5

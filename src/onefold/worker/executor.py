@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections import deque
-from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,7 +27,7 @@ from onefold.worker.threads import Threads
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from onefold.app.context import Context
     from onefold.hooks import Hooks
@@ -114,13 +113,6 @@ class HeldDelivery:
         """True if a transaction of the handler, in a child process, has completed the job."""
         self.is_over: bool = False
         """True once the outcome is decided, even if the handler still runs."""
-
-    def interrupt(self, cause: Cause) -> None:
-        """Stop the handler. The first cause counts."""
-        if self.cause is None:
-            self.cause = cause
-            if self.stop is not None:
-                self.stop()
 
 
 class Executor:
@@ -213,8 +205,11 @@ class Executor:
         running.set(held.job)
         try:
             # Errors and outcomes pass through the hooks, also outcomes that are returned.
-            with self._hooks.running(held.job), _translated(handler):
-                value = _checked(await handler.function(*args, **kwargs))
+            with self._hooks.running(held.job):
+                try:
+                    value = _checked(await handler.function(*args, **kwargs))
+                except Exception as error:  # noqa: BLE001 - any error is the handler's
+                    _apply_rules(handler.rules, error)
         except asyncio.CancelledError as error:
             return _interrupted(held, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
@@ -266,7 +261,10 @@ class Executor:
 
     def interrupt(self, held: HeldDelivery, cause: Cause, outcome: DeliveryOutcome | None) -> None:
         """Stop a handler. A task decides its outcome when it ends; a thread is not waited for."""
-        held.interrupt(cause)
+        if held.cause is None:  # the first cause counts
+            held.cause = cause
+            if held.stop is not None:
+                held.stop()
         if not held.handler.is_async and not held.is_over:
             if held.handler.isolation != "process":
                 self._threads.abandon()
@@ -302,8 +300,11 @@ def call(
     running.set(job)
     try:
         # Errors and outcomes pass through the hooks, also outcomes that are returned.
-        with hooks.running(job), _translated(handler):
-            value = _checked(handler.function(*args, **kwargs))
+        with hooks.running(job):
+            try:
+                value = _checked(handler.function(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 - any error is the handler's
+                _apply_rules(handler.rules, error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
         return delivery_outcome.on_error(error)
     return delivery_outcome.on_value(handler, job, value)
@@ -322,20 +323,14 @@ def _checked(value: T) -> T:
     return value
 
 
-@contextmanager
-def _translated(handler: Handler) -> Generator[None]:
-    """Apply the rules of the job to errors: some count as success, some are outcomes."""
-    try:
-        yield
-    except Outcome:
-        raise
-    except Exception as error:
-        if handler.rules.forgives(error):
+def _apply_rules(rules: ErrorRules, error: Exception) -> None:
+    """Return if an error counts as success; otherwise raise it, or the outcome that it means."""
+    if not isinstance(error, Outcome):
+        if rules.forgives(error):
             return
-        outcome = handler.rules.outcome_of(error)
-        if outcome is None:
-            raise
-        raise outcome from error
+        if (outcome := rules.outcome_of(error)) is not None:
+            raise outcome from error
+    raise error
 
 
 def _interrupted(held: HeldDelivery, error: BaseException) -> DeliveryOutcome | None:

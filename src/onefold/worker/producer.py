@@ -210,7 +210,8 @@ class Producer:
             self._exchange_if_needed()
         if self._failed and not self._is_reporting:
             self._is_reporting = True
-            self._spawn(self._report(_first(self._failed)))
+            self._spawn(self._report(self._failed[:REPORT]))
+            del self._failed[:REPORT]
         if self._lost_takes and not self._is_searching:
             self._is_searching = True
             self._spawn(self._search_lost_takes())
@@ -225,7 +226,8 @@ class Producer:
                 self._reserve(order)
         if order is not None or self._completed:
             self._is_exchanging = True
-            self._spawn(self._exchange(_first(self._completed), order))
+            self._spawn(self._exchange(self._completed[:REPORT], order))
+            del self._completed[:REPORT]
 
     def _take_from_limited(self) -> None:
         if (room := self._room()) > 0:
@@ -430,13 +432,6 @@ class Producer:
         self._is_offline = False
         self._monitor.look_everywhere()
         self._wake.set()
-
-
-def _first(waiting: list[HeldDelivery]) -> list[HeldDelivery]:
-    """Remove and return the deliveries for one report."""
-    first = waiting[:REPORT]
-    del waiting[:REPORT]
-    return first
 
 
 def _finish(held: HeldDelivery) -> Finish:

@@ -127,13 +127,22 @@ class QueueMonitor:
         return TakeOrder(limits, room, self._settings.name, self._lease, unknown)
 
     def _allot(self, wanted: Collection[str], room: int, used: Mapping[str, int]) -> dict[str, int]:
+        """How many jobs each of the queues may give, in the order in which they are served."""
         settings = self._settings
-        demands = [
-            QueueDemand(queue, settings.queues[queue], used.get(queue, 0))
-            for queue in (self._rotation if settings.rotates else settings.queues)
-            if queue in wanted
-        ]
-        return allot(demands, room, places=settings.concurrency, spread=settings.spread)
+        in_order = self._rotation if settings.rotates else settings.queues
+        names = [queue for queue in in_order if queue in wanted]
+        if settings.spread is not None:
+            demands = [
+                QueueDemand(name, settings.queues[name], used.get(name, 0)) for name in names
+            ]
+            return allot(demands, room, places=settings.concurrency, spread=settings.spread)
+        limits: dict[str, int] = {}
+        for name in names:
+            most = settings.queues[name]
+            limit = room if most is None else min(room, most - used.get(name, 0))
+            if limit > 0:
+                limits[name] = limit
+        return limits
 
     def taken(self, order: TakeOrder, taken: Sequence[Job]) -> None:
         """A queue that gave fewer jobs than it could has no more for now."""
@@ -302,26 +311,17 @@ class QueueDemand(NamedTuple):
         return part if self.most is None else min(part, self.most - self.used)
 
 
-def allot(
-    demands: list[QueueDemand], room: int, *, places: int, spread: int | None
-) -> dict[str, int]:
+def allot(demands: list[QueueDemand], room: int, *, places: int, spread: int) -> dict[str, int]:
     """How many jobs each queue may give, of `room` free places. Pure.
 
-    Without `spread` each may use all of them. With it, a queue gets a part of what stays free: a
-    queue whose jobs hang leaves places for others, and the next one that hangs does so, too.
+    A queue gets a part of what stays free: a queue whose jobs hang leaves places for others, and
+    the next one that hangs does so, too.
     """
-    given: dict[str, int] = {}
-    if spread is None:
-        for demand in demands:
-            if (number := demand.within(room)) > 0:
-                given[demand.queue] = number
-    elif len(demands) == 1 and demands[0].used + room >= places:
+    if len(demands) == 1 and demands[0].used + room >= places:
         (alone,) = demands
         number = alone.within(_at_least_one(alone, room, room - places // KEPT_FREE))
-        given = {alone.queue: number} if number > 0 else {}
-    else:
-        given = _fairly(demands, room, spread)
-    return given
+        return {alone.queue: number} if number > 0 else {}
+    return _fairly(demands, room, spread)
 
 
 def _fairly(demands: list[QueueDemand], room: int, spread: int) -> dict[str, int]:
