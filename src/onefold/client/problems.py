@@ -34,7 +34,7 @@ from onefold.errors import (
 from onefold.model.retry import parse_retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from onefold.client.requests import ClientResponse
 
@@ -84,21 +84,21 @@ class ServerError(OnefoldError):
         answered: int,
         detail: str,
         *,
-        code: str = "",
-        retry_after: timedelta | None = None,
-        request_id: str | None = None,
         problem: Mapping[str, Any] | None = None,
+        retry_after: timedelta | None = None,
     ) -> None:
         """`detail` is the server's own sentence."""
+        members = problem or {}
+        request_id = members.get("requestId")
         suffix = "" if request_id is None else f" (request {request_id})"
         super().__init__(
             f"The server answered {answered}: {detail}{suffix}",
             answered=answered,
-            code=code,
+            code=str(members.get("code", "")),
             detail=detail,
             retry_after=retry_after,
-            request_id=request_id,
-            problem={} if problem is None else problem,
+            request_id=None if request_id is None else str(request_id),
+            problem=members,
         )
 
 
@@ -134,7 +134,6 @@ ERRORS: Final[Mapping[str, tuple[type[OnefoldError], tuple[str, ...]]]] = {
 """Problems that are errors of the library, and their fields; None if the server sent none."""
 
 INVALID: Final = frozenset({"invalid_input", "malformed_body"})
-BY_CODE: Final[Mapping[str, type[ServerError]]] = {"queue_not_found": QueueNotFound}
 BY_STATUS: Final[Mapping[int, type[ServerError]]] = {
     401: NotAuthorized,
     403: NotAuthorized,
@@ -182,7 +181,10 @@ def error_of(response: ClientResponse) -> OnefoldError:
         found = {snake(name): value for name, value in problem.items()}
         found["since"] = _time(found.get("since"))
         return _restored(kind, detail, {field: found.get(field) for field in fields})
-    return _server_error(response, problem, code, detail)
+    error = QueueNotFound if code == "queue_not_found" else BY_STATUS.get(response.status)
+    return (error or ServerError)(
+        response.status, detail, problem=problem, retry_after=retry_after_of(response)
+    )
 
 
 def _restored(kind: type[OnefoldError], detail: str, fields: dict[str, Any]) -> OnefoldError:
@@ -210,23 +212,6 @@ def _invalid_input(problem: Mapping[str, Any], detail: str) -> OnefoldError:
         "item": item if isinstance(item, int) else None,
     }
     return _restored(InvalidInput, detail, fields)
-
-
-def _server_error(
-    response: ClientResponse, problem: Mapping[str, Any], code: str, detail: str
-) -> ServerError:
-    kind: Callable[..., ServerError] = BY_CODE.get(code) or BY_STATUS.get(
-        response.status, ServerError
-    )
-    request_id = problem.get("requestId")
-    return kind(
-        response.status,
-        detail,
-        code=code,
-        retry_after=retry_after_of(response),
-        request_id=request_id if isinstance(request_id, str) else None,
-        problem=problem,
-    )
 
 
 def _detail(response: ClientResponse, problem: Mapping[str, Any]) -> str:
