@@ -20,15 +20,13 @@ from onefold.model.checks import options_of
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
 from onefold.web.idempotency.body import Digesting, digested
 from onefold.web.idempotency.exchange import Exchange
-from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import (
-    KEYED,
     SAFE,
     PathOptions,
     PathTable,
     RouteRegistry,
 )
-from onefold.web.problems import INCOMPLETE, NOT_CONFIGURED, Refused, make, too_large
+from onefold.web.problems import INCOMPLETE, Refused, make, too_large
 
 if TYPE_CHECKING:
     from onefold.web.idempotency.body import Digested
@@ -70,7 +68,6 @@ class Conversation:
     def __init__(
         self, registry: RouteRegistry, scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> None:
-        """Nothing is read yet, and nothing is known of its route."""
         self.registry: RouteRegistry = registry
         self._scope = scope
         self._receive = receive
@@ -141,12 +138,7 @@ class Conversation:
     # --- the handler ------------------------------------------------------------------------------
 
     async def begin(
-        self,
-        route: KeyedRoute,
-        *,
-        principal: object,
-        tenant: object,
-        target: object = None,
+        self, route: KeyedRoute, *, principal: object, tenant: object, target: object = None
     ) -> HttpResponse | None:
         """Claim the key. None: the handler runs; otherwise the response to send.
 
@@ -299,7 +291,7 @@ FORMS: Final = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 HIDDEN: Final = frozenset(
     {"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"}
 )
-"""Ways past us in which an answer could be sent."""
+"""Extensions by which a response could be sent past the middleware."""
 
 DEAF: Final = "2.4"
 """From this version of ASGI on, applications stream until `send` raises because the client has
@@ -324,7 +316,6 @@ class IdempotencyMiddleware:
     """The middleware; made by the `Idempotency` of a framework, or of this module."""
 
     def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
-        """`finder` finds the routes of requests."""
         self.app: App = app
         self._registry = registry
         self._finder = finder
@@ -388,21 +379,10 @@ class IdempotencyMiddleware:
         match = self._finder.find(scope)
         if match is None:
             return None
-        if match.route is None:
-            if scope["method"] in KEYED and self._registry.unconfigured == "refuse":
-                return make(NOT_CONFIGURED).answer(conversation.request)
-            return None
         conversation.template = match.template
-        policy, request = match.route.policy, conversation.request
-        conversation.keeps_back = policy.stream != "tombstone"
-        try:
-            read_key(request, policy.key)
-        except Refused as refused:
-            return refused.problem.described_by(policy.link).answer(request)
-        length = request.value("content-length") or ""
-        if length.isascii() and length.isdigit() and int(length) > policy.max_request:
-            return too_large(policy.max_request).answer(request)
-        return None
+        if match.route is not None:
+            conversation.keeps_back = match.route.policy.stream != "tombstone"
+        return self._registry.refuse_early(match.route, conversation.request)
 
     async def _converse(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
         try:
@@ -439,8 +419,7 @@ class IdempotencyMiddleware:
         self._finder.collect(scope)
         self._registry.announce()
         policies = [route.policy for route in self._registry.routes]
-        names = {name for policy in policies for name in policy.key.headers}
-        self._names = frozenset(name.lower().encode() for name in names | {"idempotency-key"})
+        self._names = frozenset(name.encode() for name in self._registry.key_headers)
         self._has_forms = any(policy.form is not None for policy in policies)
         self._longest = max((policy.max_request for policy in policies), default=0)
         self._captures_all = self._captures_all or any(
@@ -537,7 +516,6 @@ class _Outside(IdempotencyMiddleware):
     """Claims the key before it calls the application, which has no decorated endpoint."""
 
     def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
-        """Every request may be one of a route that requires a key."""
         super().__init__(app, registry, finder)
         self._captures_all = True
 
@@ -549,19 +527,10 @@ class _Outside(IdempotencyMiddleware):
         match = self._finder.find(scope)
         if match is not None and match.route is not None:
             conversation.template = match.template
-            route = match.route
-            principal = await _value_of(route.principal, scope)
-            tenant = await _value_of(route.tenant, scope)
-            answer = await conversation.begin(route, principal=principal, tenant=tenant)
+            caller = await match.route.acaller(scope)
+            answer = await conversation.begin(match.route, **caller)
             if answer is not None:
                 await conversation.answer(answer)
                 return
             scope = {**scope, "onefold.once": conversation.once}
         await self.app(scope, receive, conversation.send)
-
-
-async def _value_of(function: Callable[[Scope], Any] | None, scope: Scope) -> Any:
-    if function is None:
-        return None
-    value = function(scope)
-    return await value if hasattr(value, "__await__") else value

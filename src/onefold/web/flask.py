@@ -95,8 +95,7 @@ def _wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
             route,
             request_of(request.environ, rule),
             request.environ.get(BODY, NOTHING),
-            principal=_value_of(route.principal),
-            tenant=_value_of(route.tenant),
+            **route.caller(),
         )
         answer = exchange.run(exchange.begin())
         if answer is not None:
@@ -107,10 +106,6 @@ def _wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
         )
 
     return wrapper
-
-
-def _value_of(function: Callable[[], Any] | None) -> Any:
-    return None if function is None else function()
 
 
 def _made(view: Callable[..., Any], args: Any, kwargs: Any) -> flask.Response:
@@ -164,7 +159,7 @@ def _finished(exchange: Exchange, response: flask.Response) -> flask.Response:
     head = HttpResponse(response.status_code, tuple(response.headers.items()))
     stream = exchange.route.policy.stream
     if stream == "forward" and response.is_streamed:
-        response.response = Forwarded(exchange, head, response.iter_encoded(), _nothing)
+        response.response = Forwarded(exchange, head, response.iter_encoded())
         return response
     try:
         response.direct_passthrough = False
@@ -187,10 +182,6 @@ def _response(answer: HttpResponse) -> flask.Response:
     for name, value in answer.headers:
         response.headers.add(name, value)
     return response
-
-
-def _nothing() -> None:
-    """Flask closes its response itself."""
 
 
 class _Finder:

@@ -124,9 +124,7 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         request = _request_of((*args, *kwargs.values()))
         conversation = conversation_of(request.scope)
-        principal = await _value_of(route.principal, request)
-        tenant = await _value_of(route.tenant, request)
-        answer = await conversation.begin(route, principal=principal, tenant=tenant)
+        answer = await conversation.begin(route, **await route.acaller(request))
         if answer is not None:
             return response_of(answer)
 
@@ -144,13 +142,6 @@ def _request_of(given: tuple[Any, ...]) -> Request:
         if isinstance(found, Request):
             return found  # pyright: ignore[reportUnknownVariableType] # of whatever state
     raise UsageError("This endpoint was called without a Starlette request.")
-
-
-async def _value_of(function: Callable[..., Any] | None, request: Request) -> Any:
-    if function is None:
-        return None
-    value = function(request)
-    return await value if inspect.isawaitable(value) else value
 
 
 class RouteFinder:

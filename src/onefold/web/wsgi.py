@@ -20,16 +20,14 @@ from onefold.model.checks import options_of
 from onefold.web.http import HttpRequest, HttpResponse, status_line, wsgi_headers
 from onefold.web.idempotency.body import MAX_IN_MEMORY, digested, spool
 from onefold.web.idempotency.exchange import Exchange
-from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import (
-    KEYED,
     SAFE,
     KeyedRoute,
     PathOptions,
     PathTable,
     RouteRegistry,
 )
-from onefold.web.problems import NOT_CONFIGURED, Refused, make
+from onefold.web.problems import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,17 +42,15 @@ if TYPE_CHECKING:
 class Passed:
     """Pieces of a response, and a function to call after the last."""
 
-    def __init__(self, pieces: Iterator[bytes], close: Callable[[], None]) -> None:
+    def __init__(self, pieces: Iterator[bytes], close: Callable[[], None] | None = None) -> None:
         """`close` is called once, even if this object is closed several times."""
         self._pieces = pieces
-        self._close: Callable[[], None] | None = close
+        self._close = close
 
     def __iter__(self) -> Self:
-        """The pieces."""
         return self
 
     def __next__(self) -> bytes:
-        """The next piece."""
         return next(self._pieces)
 
     def close(self) -> None:
@@ -72,9 +68,9 @@ class Forwarded(Passed):
         exchange: Exchange,
         head: HttpResponse,
         pieces: Iterator[bytes],
-        close: Callable[[], None],
+        close: Callable[[], None] | None = None,
     ) -> None:
-        """`head` is the answer without its body."""
+        """`head` is the response without its body."""
         super().__init__(pieces, close)
         self._exchange = exchange
         self._head = head
@@ -142,7 +138,6 @@ class IdempotencyMiddleware:
     def __init__(
         self, app: WSGIApplication, registry: RouteRegistry, finder: WsgiRouteFinder
     ) -> None:
-        """`finder` finds the routes of requests."""
         self.app: WSGIApplication = app
         self._registry = registry
         self._finder = finder
@@ -156,20 +151,32 @@ class IdempotencyMiddleware:
         match = self._match(environ, is_keyed=is_keyed)
         if match is None:
             return self.app(environ, start_response)
-        request = request_of(environ, match.template)
-        try:
-            file, environ[BODY] = self._read(environ, request, match.route, is_keyed=is_keyed)
-        except Refused as refused:
-            link = None if match.route is None else match.route.policy.link
-            return sent(refused.problem.described_by(link).answer(request), start_response)
-        if file is None or environ[BODY].length <= MAX_IN_MEMORY:
-            return self._call(environ, start_response, request, match.route)
-        return self._call_with(file, environ, start_response, request, match.route)
+        request, route = request_of(environ, match.template), match.route
+        refusal = self._registry.refuse_early(route, request) if is_keyed else None
+        if refusal is not None:
+            return sent(refusal, start_response)
+        environ[BODY] = NOTHING
+        if route is not None and (is_keyed or route.policy.form is not None):
+            return self._call_with_body(environ, start_response, request, route)
+        return self._call(environ, start_response, request, route)
 
-    def _call_with(self, file: IO[bytes], *call: *tuple[Any, Any, Any, Any]) -> Passed:
-        """Call with a body in a file, which is closed after the response."""
+    def _call_with_body(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        request: HttpRequest,
+        route: KeyedRoute,
+    ) -> Iterable[bytes]:
+        """Read the body, and call the application; a body on disk is closed after the response."""
         try:
-            answered = self._call(*call)
+            file, environ[BODY] = read_body(environ, request, route.policy)
+        except Refused as refused:
+            problem = refused.problem.described_by(route.policy.link)
+            return sent(problem.answer(request), start_response)
+        if environ[BODY].length <= MAX_IN_MEMORY:
+            return self._call(environ, start_response, request, route)
+        try:
+            answered = self._call(environ, start_response, request, route)
         except BaseException:
             file.close()
             raise
@@ -186,25 +193,6 @@ class IdempotencyMiddleware:
             return self._finder.find(environ)
         return None
 
-    def _read(
-        self,
-        environ: WSGIEnvironment,
-        request: HttpRequest,
-        route: KeyedRoute | None,
-        *,
-        is_keyed: bool,
-    ) -> tuple[IO[bytes] | None, Digested]:
-        """The body; `Refused` if the request can be rejected without it."""
-        if route is None:
-            refuses = self._registry.unconfigured == "refuse" and request.method in KEYED
-            if is_keyed and refuses:
-                raise Refused(make(NOT_CONFIGURED))
-            return None, NOTHING
-        if not is_keyed and route.policy.form is None:
-            return None, NOTHING
-        read_key(request, route.policy.key)
-        return read_body(environ, request, route.policy)
-
     def _call(
         self,
         environ: WSGIEnvironment,
@@ -212,7 +200,7 @@ class IdempotencyMiddleware:
         request: HttpRequest,
         route: KeyedRoute | None,
     ) -> Iterable[bytes]:
-        """The endpoint claims, when it begins."""
+        """Call the application, whose endpoint claims the key."""
         del request, route
         return self.app(environ, start_response)
 
@@ -221,9 +209,8 @@ class IdempotencyMiddleware:
         if self._names is None:
             self._finder.collect()
             self._registry.announce()
-            names = {name for route in self._registry.routes for name in route.policy.key.headers}
             self._names = frozenset(
-                f"HTTP_{name.upper().replace('-', '_')}" for name in names | {"Idempotency-Key"}
+                f"HTTP_{name.upper().replace('-', '_')}" for name in self._registry.key_headers
             )
         return self._names
 
@@ -312,13 +299,7 @@ class _Outside(IdempotencyMiddleware):
     ) -> Iterable[bytes]:
         if route is None:
             return self.app(environ, start_response)
-        exchange = Exchange(
-            route,
-            request,
-            environ[BODY],
-            principal=None if route.principal is None else route.principal(environ),
-            tenant=None if route.tenant is None else route.tenant(environ),
-        )
+        exchange = Exchange(route, request, environ[BODY], **route.caller(environ))
         answer = exchange.run(exchange.begin())
         if answer is not None:
             return sent(answer, start_response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import threading
@@ -16,7 +17,9 @@ from onefold.effects.lease_keeper import LeaseKeeper
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model.checks import options_of
 from onefold.model.event import KeyAnswered
+from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.policy import C, RouteOptions, RoutePolicy, policy
+from onefold.web.problems import NOT_CONFIGURED, Refused, make, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,6 +124,22 @@ class KeyedRoute:
                 " distinguishes them (a session, a cart), never a constant.",
             )
 
+    def caller(self, *arguments: Any) -> dict[str, Any]:
+        """The principal and the tenant of a request, as arguments of an `Exchange`."""
+        functions = {"principal": self.principal, "tenant": self.tenant}
+        return {
+            name: None if function is None else function(*arguments)
+            for name, function in functions.items()
+        }
+
+    async def acaller(self, *arguments: Any) -> dict[str, Any]:
+        """`caller`, awaited if the functions are coroutine functions."""
+        found = self.caller(*arguments)
+        return {
+            name: await value if inspect.isawaitable(value) else value
+            for name, value in found.items()
+        }
+
     def refusal(self, problem: Problem, request: HttpRequest, body: Digested) -> HttpResponse:
         """The response to a request that does not run."""
         described = problem.described_by(self.policy.link)
@@ -177,6 +196,28 @@ class RouteRegistry:
         self.routes.append(route)
         return route
 
+    @property
+    def key_headers(self) -> set[str]:
+        """The names of all headers that may have a key, in lower case."""
+        names = {name.lower() for route in self.routes for name in route.policy.key.headers}
+        return names | {"idempotency-key"}
+
+    def refuse_early(self, route: KeyedRoute | None, request: HttpRequest) -> HttpResponse | None:
+        """The response to a keyed request that is rejected before its body is read."""
+        if route is None:
+            is_refused = self.unconfigured == "refuse" and request.method in KEYED
+            return make(NOT_CONFIGURED).answer(request) if is_refused else None
+        limit = route.policy.max_request
+        try:
+            read_key(request, route.policy.key)
+        except Refused as refused:
+            problem = refused.problem
+        else:
+            if (request.content_length or 0) <= limit:
+                return None
+            problem = too_large(limit)
+        return problem.described_by(route.policy.link).answer(request)
+
     def ended(self, exchange: Exchange) -> None:
         """Report the result of a request to listeners, and log it if it is a duplicate."""
         key, request = exchange.key, exchange.request
@@ -202,18 +243,10 @@ class RouteRegistry:
                 route.name,
             )
 
-    def check(self) -> None:
-        """Raise if a route is incomplete."""
+    def announce(self) -> None:
+        """Check the routes, and log the report."""
         for route in self.routes:
             route.check()
-
-    def report(self) -> list[str]:
-        """The guarantee of each route, one line per route."""
-        return [route.summary() for route in self.routes]
-
-    def announce(self) -> None:
-        """Check, and log the report."""
-        self.check()
         report(self.routes)
         if self.unconfigured == "ignore":
             log.warning(
@@ -247,7 +280,7 @@ class IdempotencyBase:
 
     def report(self) -> list[str]:
         """The guarantee of each route, one line per route."""
-        return self.registry.report()
+        return [route.summary() for route in self.registry.routes]
 
     def _decorator(
         self,
