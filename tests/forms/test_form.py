@@ -111,7 +111,7 @@ def test_h224_a_log_says_why_and_not_what(form: Form, caplog: pytest.LogCaptureF
     with caplog.at_level("INFO", logger="onefold.web"):
         read(form, urlencode({"onefold_key": key, "secret": "s3cret"}))
 
-    assert caplog.messages == ["A key of the form order was refused: other session"]
+    assert caplog.messages == ["A key of the form order was rejected: other session"]
 
 
 def test_h057_the_key_and_a_csrf_token_do_not_tell_submissions_apart(form: Form) -> None:

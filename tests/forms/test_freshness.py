@@ -126,4 +126,4 @@ def test_h229_the_log_says_once_where_nothing_keeps_pages_out_of_caches(
         Context().run(keys.issue, "order", "a")
 
     (message,) = caplog.messages
-    assert "put NoStore or WsgiNoStore round the application" in message
+    assert "wrap the application in NoStore or WsgiNoStore" in message

@@ -107,8 +107,6 @@ def test_h225_a_key_is_expired_after_a_day(keys: FormKeys, clock: Clock) -> None
     found = keys.check(key, "order", "a")
 
     assert found == RefusedKey("expired")
-    assert RefusedKey("expired").was_good
-    assert not RefusedKey("forged").was_good
 
 
 def test_a_key_of_a_server_whose_clock_is_a_little_ahead_is_accepted(keys: FormKeys) -> None:
@@ -175,17 +173,17 @@ def test_a_form_that_cannot_be_named_so_is_refused(keys: FormKeys, form: str) ->
 
 @pytest.mark.parametrize("session", ["", None, 7])
 def test_a_visitor_without_a_session_gets_no_key(keys: FormKeys, session: str) -> None:
-    with pytest.raises(InvalidInput, match=r"session must be a text that stays the same"):
+    with pytest.raises(InvalidInput, match=r"session must be a text that is the same"):
         keys.issue("order", session)
-    with pytest.raises(InvalidInput, match=r"session must be a text that stays the same"):
+    with pytest.raises(InvalidInput, match=r"session must be a text that is the same"):
         keys.check("1.2.3", "order", session)
 
 
 @pytest.mark.parametrize("secret", ["", "short", b"x" * 15, None])
 def test_a_secret_that_can_be_guessed_is_refused(secret: str) -> None:
-    with pytest.raises(InvalidInput, match=r"secret must be a text or bytes of 16 or more"):
+    with pytest.raises(InvalidInput, match=r"secret must be text or bytes, 16 bytes or more"):
         FormKeys(secret)
-    with pytest.raises(InvalidInput, match=r"secret must be a text or bytes of 16 or more"):
+    with pytest.raises(InvalidInput, match=r"secret must be text or bytes, 16 bytes or more"):
         FormKeys(SECRET, retired=[secret])
 
 
@@ -195,7 +193,7 @@ def test_retired_secrets_are_a_list() -> None:
 
 
 def test_an_age_is_longer_than_nothing() -> None:
-    with pytest.raises(InvalidInput, match=r"max_age must be longer than nothing"):
+    with pytest.raises(InvalidInput, match=r"max_age must be longer than zero"):
         FormKeys(SECRET, max_age=timedelta(0))
 
 

@@ -50,7 +50,7 @@ class FormEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_file(self) -> bool:
-        """A file that was chosen; no page can hold it."""
+        """True for a file that was chosen; a page cannot contain it."""
         return bool(self.filename)
 
 
@@ -84,31 +84,19 @@ def read_form(request: HttpRequest, body: Digested) -> Submitted:
     found = None if body.body is None else form_body.fields(body.body, content_type)
     if found is None:
         return Submitted()
-    media_type = content_type.partition(";")[0].strip(" \t").lower()
-    return Submitted(tuple(_entry(field) for field in found), media_type)
-
-
-def key_in(form: Submitted, name: str) -> str | None:
-    """The key in the hidden field; None if there is no such field."""
-    found = form.values(name)
-    if len(found) > 1:
-        raise Refused(key_invalid("was sent more than once"))
-    return next(iter(found), None)
+    return Submitted(tuple(map(_entry, found)), form_body.media_type_of(content_type))
 
 
 def _entry(field: form_body.Field) -> FormEntry:
+    name = _decoded(field.name)
     if field.filename is None:
-        return FormEntry(name=_text(field.name), value=_decoded(field.value or b""))
-    return FormEntry(name=_text(field.name), filename=_text(field.filename))
+        return FormEntry(name=name, value=(field.value or b"").decode("utf-8", "replace"))
+    return FormEntry(name=name, filename=_decoded(field.filename))
 
 
-def _text(latin: str) -> str:
-    return _decoded(latin.encode("latin-1"))
-
-
-def _decoded(value: bytes) -> str:
-    # What browsers send for a page in UTF-8, and every page of today is.
-    return value.decode("utf-8", "replace")
+def _decoded(latin: str) -> str:
+    """A text that is stored as latin-1: browsers send UTF-8."""
+    return latin.encode("latin-1").decode("utf-8", "replace")
 
 
 WAIT: Final = timedelta(seconds=5)
@@ -121,7 +109,7 @@ CSRF_FIELDS: Final = (
     "csrf_token",
     "csrfmiddlewaretoken",
 )
-"""What frameworks call the field that differs from page to page and means nothing to the form."""
+"""Names of CSRF fields, whose values differ from page to page."""
 
 _RULES: Final = KeyRules()
 _CLIENT_MADE: Final = KeyRules(format="uuid", normalize="uuid")
@@ -164,7 +152,7 @@ class Form:
 
     @property
     def keys(self) -> FormKeys:
-        """What issues its keys."""
+        """Issues its keys."""
         if self._keys is None:
             raise UsageError("Browsers make the keys of this form: it has keys='client'.")
         return self._keys
@@ -184,7 +172,7 @@ class Form:
     ) -> tuple[str, str] | None:
         """The scope and the key of a submission: from its field, or from the header.
 
-        `principal` is the session; without one there is none that a key could belong to.
+        `principal` is the session that the key belongs to.
         """
         text = self._text(request, body)
         if text is None:
@@ -195,12 +183,16 @@ class Form:
                 return f"{self.name}:{digest(principal)}", check_key(text, _CLIENT_MADE)
             found = self._keys.check(text, self.name, principal)
         if isinstance(found, RefusedKey):
-            log.info("A key of the form %s was refused: %s", self.name, found.why)
-            raise Refused(make(KEY_EXPIRED) if found.was_good else key_invalid("is not valid here"))
+            log.info("A key of the form %s was rejected: %s", self.name, found.why)
+            is_expired = found.why == "expired"
+            raise Refused(make(KEY_EXPIRED) if is_expired else key_invalid("is not valid here"))
         return found.scope, found.id
 
     def _text(self, request: HttpRequest, body: Digested) -> str | None:
-        in_field = key_in(read_form(request, body), self._field)
+        in_fields = read_form(request, body).values(self._field)
+        if len(in_fields) > 1:
+            raise Refused(key_invalid("was sent more than once"))
+        in_field = next(iter(in_fields), None)
         in_header = read_key(request, _RULES)
         if None not in (in_field, in_header) and in_field != in_header:
             raise Refused(key_invalid("differs between the form and the header"))

@@ -11,18 +11,17 @@ import hashlib
 import re
 import secrets as randomness
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.errors import Needs
+from onefold.errors import InvalidInput, Needs
 
 with Needs("onefold[http]"):
     from itsdangerous import BadSignature, Signer, TimestampSigner
 
-
-from onefold.errors import InvalidInput
 from onefold.web.forms.no_store import note_key
 
 if TYPE_CHECKING:
@@ -30,18 +29,17 @@ if TYPE_CHECKING:
 
 
 class Markup(str):
-    """Text that is HTML already: Jinja2 and Django call `__html__`."""
+    """HTML that templates do not escape: Jinja2 and Django call `__html__`."""
 
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Itself: nothing is left to escape."""
         return str(self)
 
 
 def hidden_input(name: str, value: str) -> Markup:
     """A hidden field."""
-    # Off, or Firefox puts an old key back into a new page when it is reloaded.
+    # Without autocomplete="off", Firefox puts the old key into a page that is reloaded.
     return Markup(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}" autocomplete="off">'
     )
@@ -50,20 +48,20 @@ def hidden_input(name: str, value: str) -> Markup:
 FIELD: Final = "onefold_key"
 MAX_AGE: Final = timedelta(hours=24)
 SKEW: Final = timedelta(minutes=5)
-"""How far the clocks of two servers may be apart."""
+"""The most that the clocks of two servers may differ."""
 
 VERSION: Final = "1"
 ID_BYTES: Final = 16
 SECRET_BYTES: Final = 16
 
-# What can stand between the dots, and a person can read in the source of a page.
+# Without dots, which separate the parts of a key.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Why: TypeAlias = Literal["forged", "unknown version", "other form", "other session", "expired"]
 
 
 class FormKey(msgspec.Struct, frozen=True):
-    """A key that is ours, for this form and this session, and not too old."""
+    """A valid key for a form and a session."""
 
     id: str
     form: str
@@ -81,12 +79,7 @@ class RefusedKey(msgspec.Struct, frozen=True):
     """A text that is not a valid key of this form and this session."""
 
     why: Why
-    """For logs; never for the visitor."""
-
-    @property
-    def was_good(self) -> bool:
-        """True if the visitor had it from us, for this very form, and it is only too old."""
-        return self.why == "expired"
+    """For logs; never for the visitor. An expired key was valid for this form and session."""
 
 
 class FormKeys:
@@ -101,19 +94,19 @@ class FormKeys:
         field: str = FIELD,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`secret` signs; what a `retired` one has signed is accepted as well.
+        """`secret` signs; keys that were signed with a `retired` one are accepted as well.
 
         A page may be open for `max_age` before it is submitted. `field` is the name of the hidden
-        field; `clock` replaces the machine's, for tests.
+        field; `clock` replaces the clock of the machine, for tests.
         """
         if isinstance(retired, str | bytes):
             raise InvalidInput("retired", "must be a list of secrets, got a single one")
         if max_age <= timedelta():
-            raise InvalidInput("max_age", f"must be longer than nothing, got {max_age!r}")
+            raise InvalidInput("max_age", f"must be longer than zero, got {max_age!r}")
         self.max_age: timedelta = max_age
         self.field: str = checked_name(field, "field")
-        self._now: Callable[[], datetime] = clock or _machine_clock
-        # itsdangerous signs with the last of them.
+        self._now: Callable[[], datetime] = clock or partial(datetime.now, UTC)
+        # itsdangerous signs with the last one.
         secrets = [_checked_secret(one) for one in (*reversed(retired), secret)]
         self._keys = _Signer(secrets, "onefold.forms.key", self._now)
         self._sessions = Signer(
@@ -125,7 +118,7 @@ class FormKeys:
 
     @property
     def retention(self) -> timedelta:
-        """How long an outcome is remembered: for longer than its key is accepted."""
+        """How long a response is stored: longer than its key is accepted."""
         return self.max_age + 2 * SKEW
 
     def issue(self, form: str, session: str) -> str:
@@ -149,7 +142,7 @@ class FormKeys:
         return hidden_input(self.field, self.issue(form, session))
 
     def check(self, text: str, form: str, session: str) -> FormKey | RefusedKey:
-        """What a submitted text is worth for this form and this session."""
+        """Check a submitted key for this form and this session."""
         checked_name(form, "form")
         _checked_session(session)
         try:
@@ -179,10 +172,6 @@ class _Signer(TimestampSigner):
         return int(self._now().timestamp())
 
 
-def _machine_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 def checked_name(value: object, what: str) -> str:
     """The name of a form or a field."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
@@ -196,8 +185,8 @@ def _checked_session(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidInput(
             "session",
-            "must be a text that stays the same from the page to its submission, such as a session"
-            f" id; got {'an empty one' if value == '' else type(value).__name__}",
+            "must be a text that is the same for the page and its submission, such as a session id;"
+            f" got {'an empty one' if value == '' else type(value).__name__}",
         )
     return value
 
@@ -207,7 +196,7 @@ def _checked_secret(value: object) -> bytes:
     if not isinstance(secret, bytes) or len(secret) < SECRET_BYTES:
         raise InvalidInput(
             "secret",
-            f"must be a text or bytes of {SECRET_BYTES} or more, such as secrets.token_urlsafe(32)"
-            " gives; keep it outside of the code",
+            f"must be text or bytes, {SECRET_BYTES} bytes or more, such as"
+            " secrets.token_urlsafe(32); keep it outside of the code",
         )
     return secret

@@ -27,18 +27,18 @@ log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class RenderedPage:
-    """The answer to one request, while it is being made."""
+    """The response to one request, before it is sent."""
 
     has_key: bool = False
 
 
-# It is not reset: the next request of the thread or task opens a page of its own, and what an
-# application renders after it has returned (a generator) still belongs to this one.
+# It is not reset: an application may render a page after it has returned (a generator), and the
+# next request of the thread or task opens a page of its own.
 _page: ContextVar[RenderedPage | None] = ContextVar("onefold.forms.page", default=None)
 
 
 def open_page() -> RenderedPage:
-    """Begin to listen for keys, on behalf of one request."""
+    """Begin the page of a request."""
     page = RenderedPage()
     _page.set(page)
     return page
@@ -46,7 +46,7 @@ def open_page() -> RenderedPage:
 
 def note_key() -> None:
     """Mark the current page: it has a key."""
-    # A page may be rendered in a thread: its context is a copy, but the page in it is the same.
+    # A page may be rendered in a thread: the context is a copy, but the page in it is the same.
     if (page := _page.get()) is not None:
         page.has_key = True
     else:
@@ -56,8 +56,8 @@ def note_key() -> None:
 @cache
 def _warn_once() -> None:
     log.warning(
-        "A form's key was issued, and nothing here keeps its page out of caches: put NoStore or"
-        " WsgiNoStore round the application, or answer with Cache-Control: no-store."
+        "A form key was issued, and its page may be cached: wrap the application in NoStore or"
+        " WsgiNoStore, or respond with Cache-Control: no-store."
     )
 
 

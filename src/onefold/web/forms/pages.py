@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.web.forms.form_keys import Markup, hidden_input
+from onefold.web.forms.form_keys import hidden_input
 from onefold.web.http import HttpResponse
 from onefold.web.problems import (
     ATTEMPT_FAILED,
@@ -190,7 +190,7 @@ def _next(words: Words, form: Submitted, url: str) -> str:
 
 
 def _form(form: Submitted, button: str) -> str:
-    # Without an action, it goes to the URL that it came from.
+    # Without an action, it is submitted to the URL of this page.
     fields = "".join(_field(entry, place) for place, entry in enumerate(form.entries))
     return (
         f'<form method="post" enctype="{escape(form.media_type)}">\n{fields}'
@@ -201,16 +201,12 @@ def _form(form: Submitted, button: str) -> str:
 def _field(entry: FormEntry, place: int) -> str:
     name = escape(entry.name)
     if entry.filename is None:
-        return f"{_hidden(entry)}\n"
+        # HTML ignores a carriage return that is not escaped.
+        return hidden_input(entry.name, entry.value).replace("\r", "&#13;") + "\n"
     if not entry.filename:
-        # Left empty once more: a browser sends that, too, and it is a part of the request.
+        # A browser sends a file field that is empty, too: it is part of the request.
         return f'<input type="file" name="{name}" hidden>\n'
     return (
         f'<label for="file{place}">Please choose the file {escape(entry.filename)} again:\n'
         f'<input type="file" id="file{place}" name="{name}" required></label>\n'
     )
-
-
-def _hidden(entry: FormEntry) -> Markup:
-    # As it stands in HTML, a carriage return would be read as nothing.
-    return Markup(hidden_input(entry.name, entry.value).replace("\r", "&#13;"))

@@ -195,13 +195,12 @@ class WebhookDelivery(EndpointDelivery):
         assert self._transaction is not None
         settings = self._settings
         received = Received(
-            settings.onefold,
+            settings,
             self._verified,
             self._request,
             connection=self._transaction.connection,
             scope=self._scope,
             suspect=self._suspect,
-            retention=settings.order_retention,
         )
         try:
             returned = yield from self._call(received)

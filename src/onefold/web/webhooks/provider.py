@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -26,32 +26,18 @@ if TYPE_CHECKING:
     from onefold.web.webhooks.webhook_event import Verified
 
 
-Code: TypeAlias = Literal[
-    "header_missing",
-    "header_repeated",
-    "header_malformed",
-    "id_malformed",
-    "timestamp_malformed",
-    "too_old",
-    "too_new",
-    "no_usable_scheme",
-    "no_match",
-    "secret_expired",
-    "body_unbound",
-]
-
-_WORDS: Final[dict[str, str]] = {
+_REASONS: Final = {
     "header_missing": "a header that its signature needs is missing or empty",
     "header_repeated": "a header has several values that differ",
     "header_malformed": "its signature cannot be read",
-    "id_malformed": "its id would make what was signed ambiguous",
+    "id_malformed": "its id makes the signed text ambiguous",
     "timestamp_malformed": "its timestamp is not a whole number of seconds",
-    "too_old": "it was signed longer ago than tolerated; or the clock of this machine is ahead",
-    "too_new": "it was signed later than tolerated; or the clock of this machine is behind",
-    "no_usable_scheme": "it has no signature of a kind that the secrets given here can check",
+    "too_old": "it was signed too long ago, or the clock of this machine is ahead",
+    "too_new": "it was signed in the future, or the clock of this machine is behind",
+    "no_usable_scheme": "it has no signature that the secrets can check",
     "no_match": (
-        "no signature fits any secret. Either the secret given here is not the one of this very"
-        " endpoint, or something has changed the body on its way"
+        "no signature fits any secret. Either the secret is not the one of this endpoint, or the"
+        " body was changed after it was signed"
     ),
     "secret_expired": "it is signed with a secret that has expired",
     "body_unbound": "no signed part of it contains the digest of its body",
@@ -60,21 +46,21 @@ _WORDS: Final[dict[str, str]] = {
 
 def why(code: str) -> str:
     """The text of a code, for logs."""
-    return _WORDS.get(code, code)
+    return _REASONS.get(code, code)
 
 
 class BadSignature(OnefoldError):
-    """The request is refused before anything is stored. `code` is for metrics and logs."""
+    """The request is rejected before anything is stored. `code` is for metrics and logs."""
 
     status = 401
     provider: str
-    code: Code
+    code: str
 
-    def __init__(self, code: Code, *, provider: str = "", header: str | None = None) -> None:
-        """`header` names the one it is about; no value of any is kept."""
+    def __init__(self, code: str, *, provider: str = "", header: str | None = None) -> None:
+        """`header` is the name of the header that is wrong."""
         about = "" if header is None else f" ({header})"
         super().__init__(
-            f"The webhook is refused: {_WORDS[code]}{about}.",
+            f"The webhook is rejected: {_REASONS[code]}{about}.",
             code=code,
             provider=provider,
             header=header,
@@ -88,9 +74,9 @@ class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     text: str
     id: str = ""
-    """What metrics and `Verified.secret_id` call it; by default its place: 1, 2, …"""
+    """Its name in metrics and in `Verified.secret_id`; by default its position: 1, 2, …"""
     until: datetime | None = None
-    """When an old one ends. Without it, never."""
+    """When it expires. Without it, never."""
 
     def __post_init__(self) -> None:
         text: Any = self.text
@@ -124,7 +110,7 @@ def keyring(secrets: Secrets) -> tuple[Secret, ...]:
     several = isinstance(secrets, list | tuple)
     listed: Any = secrets if several else [secrets]
     if not listed:
-        raise InvalidInput("secrets", "must be at least one")
+        raise InvalidInput("secrets", "must contain at least one")
     ring = tuple(_named(one, place) for place, one in enumerate(listed, 1))
     if len({secret.id for secret in ring}) < len(ring):
         raise InvalidInput("secrets", "must have ids that differ")
@@ -245,7 +231,7 @@ def header(request: HttpRequest, *names: str) -> str:
 
 
 def optional(request: HttpRequest, *names: str) -> str | None:
-    """The one value of a header, under any of its names; several that differ are refused."""
+    """The one value of a header, under any of its names; different values are rejected."""
     wanted = {name.lower() for name in names}
     values = {value for name, value in request.headers if name.lower() in wanted}
     if len(values) > 1:
@@ -342,12 +328,9 @@ def is_form(request: HttpRequest) -> bool:
 
 def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
     """The fields of a form in their order, as bytes, empty ones too."""
-    fields: list[tuple[bytes, bytes]] = []
-    for part in body.split(b"&"):
-        if part:
-            name, _, value = part.replace(b"+", b" ").partition(b"=")
-            fields.append((unquote_to_bytes(name), unquote_to_bytes(value)))
-    return fields
+    # In latin-1 every byte is a character, so nothing is lost.
+    fields = parse_qsl(body.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
 
 
 def payload(request: HttpRequest, body: bytes) -> bytes | None:

@@ -231,8 +231,7 @@ class Webhook(WebhookEndpoint):
         """The handler of a webhook with `enqueue=`."""
         settings = self.settings
         assert settings.enqueue is not None
-        stored = event.stored(settings.name, (*settings.provider.kept, "content-type"))
-        payload = {"event": msgspec.to_builtins(stored)}
+        payload = {"event": msgspec.to_builtins(event.stored())}
         event.within().enqueue(settings.enqueue, payload, **settings.enqueue_options)
 
     def _now(self) -> datetime:

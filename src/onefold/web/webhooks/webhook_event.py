@@ -6,7 +6,7 @@ It is written in the handler's transaction, and only if it is unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,10 +21,11 @@ from onefold.operations.unique_keys import ROUNDS
 from onefold.web.webhooks.provider import sha256
 
 if TYPE_CHECKING:
-    from onefold.app.onefold import Tenant, Within
+    from onefold.app.onefold import Within
     from onefold.databases import Build
     from onefold.operations.statement import Operation, Sql
     from onefold.web.http import HttpRequest
+    from onefold.web.webhooks.webhook import WebhookSettings
 
 Ties: TypeAlias = Literal["apply", "ignore"]
 """What happens to an event with the time of the last one: many senders use whole seconds."""
@@ -122,14 +123,13 @@ class Received:
 
     def __init__(
         self,
-        onefold: Tenant,
+        settings: WebhookSettings,
         verified: Verified,
         request: HttpRequest,
         *,
         connection: Any,
         scope: str,
         suspect: bool,
-        retention: timedelta | None,
     ) -> None:
         """Made by the receiver."""
         self.verified: Verified = verified
@@ -139,9 +139,8 @@ class Received:
         committed with it, or not at all."""
         self.suspect: bool = suspect
         """True if the same body was received before under another id that is not signed."""
-        self._onefold = onefold
+        self._settings = settings
         self._scope = scope
-        self._retention = retention
 
     @property
     def id(self) -> str:
@@ -164,7 +163,7 @@ class Received:
 
     def within(self) -> Within:
         """Onefold inside the transaction: jobs that you enqueue are committed with the event."""
-        return self._onefold.within(self.connection)
+        return self._settings.onefold.within(self.connection)
 
     def is_newest(self, subject: str, at: datetime | None = None, *, ties: Ties = "apply") -> bool:
         """True if an object may be changed; False if a newer event about it was applied.
@@ -187,17 +186,19 @@ class Received:
             raise InvalidInput("at", "must be given: this event has no time")
         if ties not in ("apply", "ignore"):
             raise InvalidInput("ties", f"must be apply or ignore, got {ties!r}")
-        key = claim_key(self._onefold.context.tenant, "webhook", f"order:{self._scope}", subject)
-        micros = to_micros(when, "at")
-        return partial(_apply_if_newer, key=key, at=micros, ties=ties, retention=self._retention)
+        settings = self._settings
+        key = claim_key(settings.tenant, "webhook", f"order:{self._scope}", subject)
+        micros, retention = to_micros(when, "at"), settings.order_retention
+        return partial(_apply_if_newer, key=key, at=micros, ties=ties, retention=retention)
 
-    def stored(self, endpoint: str, kept: Collection[str]) -> StoredEvent:
-        """The event as the payload of a job, with the `kept` headers."""
-        verified = self.verified
+    def stored(self) -> StoredEvent:
+        """The event as the payload of a job."""
+        verified, settings = self.verified, self._settings
+        kept = (*settings.provider.kept, "content-type")
         headers = {name.lower(): value for name, value in self.request.headers}
         return StoredEvent(
             provider=verified.provider,
-            endpoint=endpoint,
+            endpoint=settings.name,
             id=verified.id,
             type=verified.event_type,
             body=verified.body,
