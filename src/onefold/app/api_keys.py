@@ -38,9 +38,11 @@ class ApiKeys:
     """The API keys of all tenants."""
 
     def __init__(self, context: Context) -> None:
-        """Use the database of `context`."""
         self._context = context
-        self._checks = _KeyChecks(context)
+        self._lookups: WeakKeyDictionary[AbstractEventLoop, TaskGroup] = WeakKeyDictionary()
+        self._some = False
+        """True if there is a key. It stays true, because keys are never deleted."""
+        self._none_until = 0.0
 
     def create(
         self,
@@ -56,9 +58,7 @@ class ApiKeys:
         `publish` may publish and read jobs, `work` may do what a worker does, `admin` may do
         everything. `rate` limits the requests: "100/s".
         """
-        made = self._context.runtime.run(_create(tenant, scopes, name, rate, expires_in))
-        self._checks.some = True
-        return made
+        return self._context.runtime.run(self._create(tenant, scopes, name, rate, expires_in))
 
     async def acreate(
         self,
@@ -70,9 +70,32 @@ class ApiKeys:
         expires_in: timedelta | None = None,
     ) -> NewApiKey:
         """`create`, awaited."""
-        made = await self._context.runtime.arun(_create(tenant, scopes, name, rate, expires_in))
-        self._checks.some = True
-        return made
+        create = self._create(tenant, scopes, name, rate, expires_in)
+        return await self._context.runtime.arun(create)
+
+    def _create(
+        self,
+        tenant: str,
+        scopes: Iterable[Scope],
+        name: str,
+        rate: str | tuple[int, timedelta] | Rate | None,
+        expires_in: timedelta | None,
+    ) -> Procedure[NewApiKey]:
+        limit = None if rate is None else parse_rate(rate)
+        if expires_in is not None:
+            span(expires_in, "expires_in", least=MICROSECOND)
+        text, shown = api_key.new_key()
+        row = api_keys.NewApiKeyRow(
+            shown=shown,
+            tenant=api_key.key_tenant(tenant),
+            name=api_key.key_name(name),
+            scopes=api_key.key_scopes(scopes),
+            rate=(None, None) if limit is None else (limit.count, limit.period // MICROSECOND),
+            expires_in=None if expires_in is None else expires_in // MICROSECOND,
+        )
+        key: ApiKey = yield Transact(lambda sql: api_keys.create(sql, row))
+        self._some = True
+        return NewApiKey(key, text)
 
     def find(self, tenant: str | None = None) -> list[ApiKey]:
         """All keys, or the keys of a tenant, oldest first; with revoked and expired keys."""
@@ -99,41 +122,49 @@ class ApiKeys:
 
     async def acheck(self, text: str) -> Admission:
         """`check`, awaited."""
-        return await self._checks.check(text)
+        shown = api_key.read_text(text)
+        if shown is None:
+            return Admission(None)
+        known: StoredApiKey | None = await self._group().run(
+            Item(api_keys.read, shown.id, "api_key", shown.id)
+        )
+        return await self._context.runtime.arun(_admit(api_key.proven(shown, known)))
 
     def exist(self) -> bool:
         """Whether a key was ever created. Revoked keys count: to revoke must not open a server.
 
         The absence of keys is cached for a second, unless this object has created one.
         """
-        return self._context.runtime.run(self._checks.are_any())
+        return self._context.runtime.run(self._are_any())
 
     async def aexist(self) -> bool:
         """`exist`, awaited."""
-        return await self._context.runtime.arun(self._checks.are_any())
+        return await self._context.runtime.arun(self._are_any())
 
+    def _are_any(self) -> Procedure[bool]:
+        """Whether there is a key; False is cached for a while, from the start of the query."""
+        started = time.monotonic()
+        if self._some or started < self._none_until:
+            return self._some
+        found: bool = yield Transact(api_keys.are_any, write=False)
+        if found:
+            self._some = True
+        else:
+            self._none_until = started + MEMORY
+        # Not `found`: this process may have created a key since the query.
+        return self._some
 
-def _create(
-    tenant: str,
-    scopes: Iterable[Scope],
-    name: str,
-    rate: str | tuple[int, timedelta] | Rate | None,
-    expires_in: timedelta | None,
-) -> Procedure[NewApiKey]:
-    limit = None if rate is None else parse_rate(rate)
-    text, shown = api_key.new_key()
-    wish = api_keys.NewApiKeyRow(
-        shown=shown,
-        tenant=api_key.key_tenant(tenant),
-        name=api_key.key_name(name),
-        scopes=api_key.key_scopes(scopes),
-        rate=(None, None) if limit is None else (limit.count, limit.period // MICROSECOND),
-        expires_in=None
-        if expires_in is None
-        else span(expires_in, "expires_in", least=MICROSECOND),
-    )
-    key: ApiKey = yield Transact(lambda sql: api_keys.create(sql, wish))
-    return NewApiKey(key, text)
+    def _group(self) -> TaskGroup:
+        loop = asyncio.get_running_loop()
+        lookups = self._lookups.get(loop)
+        if lookups is None:
+            lookups = self._lookups[loop] = TaskGroup(self._read, HeldKeys(MEMORY, _never_held))
+        return lookups
+
+    async def _read(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
+        """A plain read: it waits for no lock, and on SQLite not for the writer."""
+        del patient, deadline
+        return await self._context.store.atransact(build, write=False)
 
 
 def _finding(tenant: str | None) -> Build[list[ApiKey]]:
@@ -160,53 +191,6 @@ def _admit(key: ApiKey | None) -> Procedure[Admission]:
         return Admission(key)
     wait: int = yield Batch(Item(api_keys.charge, key.id, "charge", key.id))
     return Admission(key, wait * MICROSECOND)
-
-
-class _KeyChecks:
-    """Looks up keys for the tasks of an event loop, many in one statement."""
-
-    def __init__(self, context: Context) -> None:
-        """Use the database of `context`."""
-        self._context = context
-        self._lookups: WeakKeyDictionary[AbstractEventLoop, TaskGroup] = WeakKeyDictionary()
-        self.some = False
-        """True if there is a key. It stays true, because keys are never deleted."""
-        self._none_until = 0.0
-
-    async def check(self, text: str) -> Admission:
-        """Look up a key in one statement with those of other tasks."""
-        shown = api_key.read_text(text)
-        if shown is None:
-            return Admission(None)
-        known: StoredApiKey | None = await self._group().run(
-            Item(api_keys.read, shown.id, "api_key", shown.id)
-        )
-        return await self._context.runtime.arun(_admit(api_key.proven(shown, known)))
-
-    def are_any(self) -> Procedure[bool]:
-        """Whether there is a key; False is cached for a while, from the start of the query."""
-        asked = time.monotonic()
-        if self.some or asked < self._none_until:
-            return self.some
-        found: bool = yield Transact(api_keys.are_any, write=False)
-        if found:
-            self.some = True
-        else:
-            self._none_until = asked + MEMORY
-        # Not `found`: this process may have created a key since the query.
-        return self.some
-
-    def _group(self) -> TaskGroup:
-        loop = asyncio.get_running_loop()
-        lookups = self._lookups.get(loop)
-        if lookups is None:
-            lookups = self._lookups[loop] = TaskGroup(self._read, HeldKeys(MEMORY, _never_held))
-        return lookups
-
-    async def _read(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
-        """A plain read: it waits for no lock, and on SQLite not for the writer."""
-        del patient, deadline
-        return await self._context.store.atransact(build, write=False)
 
 
 def _never_held() -> DatabaseBusy:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from onefold.effects.claims import SURFACE, ClaimOptions, DatabaseClaims
 from onefold.effects.lock import DatabaseLocks, Lock, lock_key
-from onefold.effects.once import OnceContext, OnceOptions, once_settings
+from onefold.effects.once import OnceContext, OnceOptions
 from onefold.model import checks
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ClaimCalls:
         decorator, `key` may be a function of the arguments; without `key`, the digest of the
         arguments is the key.
         """
-        return OnceContext(once_settings(DatabaseClaims(self.context), name, key, options))
+        return OnceContext(DatabaseClaims(self.context), name, key, options)
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from onefold.app.jobs import FindOptions, JobResults, job_filter
+from onefold.app.jobs import FindOptions, JobResults, finding, job_filter
 from onefold.errors import InvalidInput
 from onefold.model import checks
 from onefold.model.job import Enqueued, EnqueuedMany, JobPage
@@ -56,10 +57,8 @@ class DeadJobs:
     def _finding(
         self, filters: FindOptions, *, limit: int, after: str | None, newest_first: bool
     ) -> Build[JobPage]:
-        wanted = _dead(filters)
-        checks.flag(newest_first, "newest_first")
-        return lambda sql: jobs.find(
-            sql, self._context.tenant, wanted, limit=limit, after=after, newest_first=newest_first
+        return finding(
+            self._context, _dead(filters), limit=limit, after=after, newest_first=newest_first
         )
 
     def replay(
@@ -93,32 +92,18 @@ class DeadJobs:
     ) -> Procedure[EnqueuedMany]:
         _check_limit(limit)
         checks.flag(fresh, "fresh")
-        wanted = _dead(filters)
+        wanted = job_filter(_dead(filters))
         answers: list[Enqueued] = []
-        cursor = after
+        page: JobPage
         while True:
             size = BATCH if limit is None else min(BATCH, limit - len(answers))
-            page: JobPage
             page, replayed = yield Transact(
-                self._replaying_page(wanted, fresh=fresh, limit=size, after=cursor)
+                partial(_replay_page, self._context.tenant, wanted, size, after, fresh=fresh)
             )
             answers += replayed
-            cursor = page.next
-            if cursor is None or (limit is not None and len(answers) >= limit):
-                return EnqueuedMany(answers, JobResults(self._context), next=cursor)
-
-    def _replaying_page(
-        self, wanted: jobs.JobFilter, *, fresh: bool, limit: int, after: str | None
-    ) -> Build[tuple[JobPage, list[Enqueued]]]:
-        tenant = self._context.tenant
-
-        def build(sql: Sql) -> Operation[tuple[JobPage, list[Enqueued]]]:
-            page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
-            ids = [job.id for job in page]
-            replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
-            return page, replayed
-
-        return build
+            after = page.next
+            if after is None or (limit is not None and len(answers) >= limit):
+                return EnqueuedMany(answers, JobResults(self._context), next=after)
 
     def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
         """Remove dead jobs by filter, and release their keys; returns how many.
@@ -133,36 +118,41 @@ class DeadJobs:
 
     def _delete(self, filters: FindOptions, limit: int | None) -> Procedure[int]:
         _check_limit(limit)
-        wanted = _dead(filters)
+        wanted = job_filter(_dead(filters))
         count = 0
-        cursor: str | None = None
+        after: str | None = None
+        page: JobPage
         while True:
             size = BATCH if limit is None else min(BATCH, limit - count)
-            page: JobPage
-            deleted: int
-            page, deleted = yield Transact(self._deleting_page(wanted, limit=size, after=cursor))
+            page, deleted = yield Transact(
+                partial(_delete_page, self._context.tenant, wanted, size, after)
+            )
             count += deleted
-            cursor = page.next
-            if cursor is None or (limit is not None and count >= limit):
+            after = page.next
+            if after is None or (limit is not None and count >= limit):
                 return count
 
-    def _deleting_page(
-        self, wanted: jobs.JobFilter, *, limit: int, after: str | None
-    ) -> Build[tuple[JobPage, int]]:
-        tenant = self._context.tenant
 
-        def build(sql: Sql) -> Operation[tuple[JobPage, int]]:
-            page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
-            seen = {job.id: job for job in page}
-            deleted = yield from jobs.delete(sql, tenant, list(seen), seen=seen)
-            return page, len(deleted)
-
-        return build
+def _replay_page(
+    tenant: str, wanted: jobs.JobFilter, limit: int, after: str | None, sql: Sql, *, fresh: bool
+) -> Operation[tuple[JobPage, list[Enqueued]]]:
+    page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+    ids = [job.id for job in page]
+    replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
+    return page, replayed
 
 
-def _dead(filters: FindOptions) -> jobs.JobFilter:
-    filters.setdefault("state", "dead")
-    return job_filter(filters)
+def _delete_page(
+    tenant: str, wanted: jobs.JobFilter, limit: int, after: str | None, sql: Sql
+) -> Operation[tuple[JobPage, int]]:
+    page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+    seen = {job.id: job for job in page}
+    deleted = yield from jobs.delete(sql, tenant, list(seen), seen=seen)
+    return page, len(deleted)
+
+
+def _dead(filters: FindOptions) -> FindOptions:
+    return {"state": "dead", **filters}
 
 
 def _check_limit(limit: int | None) -> None:

@@ -62,7 +62,7 @@ class Deliveries(DeliveryCalls):
     def _acknowledge(self, job_id: str, fence: int | None, result: Json) -> Procedure[Ended]:
         wanted, under = parse_id(job_id), _fence(fence)
         stored = None if result is None else encode_result(result)
-        return self._say(
+        return self._report(
             wanted,
             lambda sql: acks.acknowledge(
                 sql, self._context.tenant, wanted, fence=under, result=stored
@@ -78,8 +78,8 @@ class Deliveries(DeliveryCalls):
         fence: int | None = None,
     ) -> Ended:
         """Report a failure: retry after the job's backoff or, if not `retryable`, bury the job."""
-        word = _nack(retryable=retryable, reason=reason)
-        return self._context.runtime.run(self._word(job_id, word, fence))
+        answer = _nack(retryable=retryable, reason=reason)
+        return self._context.runtime.run(self._answer(job_id, answer, fence))
 
     async def anack(
         self,
@@ -90,8 +90,8 @@ class Deliveries(DeliveryCalls):
         fence: int | None = None,
     ) -> Ended:
         """`nack`, awaited."""
-        word = _nack(retryable=retryable, reason=reason)
-        return await self._context.runtime.arun(self._word(job_id, word, fence))
+        answer = _nack(retryable=retryable, reason=reason)
+        return await self._context.runtime.arun(self._answer(job_id, answer, fence))
 
     def defer_job(
         self,
@@ -106,8 +106,8 @@ class Deliveries(DeliveryCalls):
 
         With `hold_queue` the whole queue gives no jobs until then, and one job goes first.
         """
-        word = _defer(after, reason, hold_queue=hold_queue)
-        return self._context.runtime.run(self._word(job_id, word, fence))
+        answer = _defer(after, reason, hold_queue=hold_queue)
+        return self._context.runtime.run(self._answer(job_id, answer, fence))
 
     async def adefer_job(
         self,
@@ -119,15 +119,15 @@ class Deliveries(DeliveryCalls):
         hold_queue: bool = False,
     ) -> Ended:
         """`defer_job`, awaited."""
-        word = _defer(after, reason, hold_queue=hold_queue)
-        return await self._context.runtime.arun(self._word(job_id, word, fence))
+        answer = _defer(after, reason, hold_queue=hold_queue)
+        return await self._context.runtime.arun(self._answer(job_id, answer, fence))
 
-    def _word(self, job_id: str, word: Acknowledgement, fence: int | None) -> Procedure[Ended]:
+    def _answer(self, job_id: str, answer: Acknowledgement, fence: int | None) -> Procedure[Ended]:
         wanted, under = parse_id(job_id), _fence(fence)
-        return self._say(
+        return self._report(
             wanted,
-            lambda sql: acks.say(sql, self._context.tenant, wanted, word, fence=under),
-            deferred=word.event is Event.DEFER,
+            lambda sql: acks.say(sql, self._context.tenant, wanted, answer, fence=under),
+            deferred=answer.event is Event.DEFER,
         )
 
     def heartbeat_job(
@@ -152,7 +152,9 @@ class Deliveries(DeliveryCalls):
         )
         return ended
 
-    def _say(self, job_id: str, callback: Callback, *, deferred: bool = False) -> Procedure[Ended]:
+    def _report(
+        self, job_id: str, callback: Callback, *, deferred: bool = False
+    ) -> Procedure[Ended]:
         """Apply the callback, and send the end of the delivery to the listeners."""
         hooks = self._context.hooks
         ended: Ended

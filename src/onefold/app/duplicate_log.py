@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from onefold.operations import stored_keys
@@ -19,7 +20,7 @@ from onefold.operations.stored_keys import Note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.databases import Build, Database, Store
+    from onefold.databases import Database, Store
     from onefold.model.claim import ClaimKey
 
 PAUSE: Final = 0.25
@@ -56,8 +57,9 @@ class DuplicateLog:
         if self._process != os.getpid():
             # A forked child has neither the threads nor the requests of its parent.
             self._begin()
-        told = None if request_id is None else request_id[:LONGEST].replace("\0", "")
-        note = Note(key, self._now(), told)
+        if request_id is not None:
+            request_id = request_id[:LONGEST].replace("\0", "")
+        note = Note(key, self._now(), request_id)
         with self._mutex:
             if len(self._waiting) >= MOST:
                 return
@@ -87,33 +89,25 @@ class DuplicateLog:
         if self._process != os.getpid():
             self._begin()
         with self._writing:
-            for database, batches in self._taken():
+            for database, notes in self._taken():
                 try:
-                    for build in batches:
-                        database.transact(build)
+                    for first in range(0, len(notes), BATCH):
+                        batch = notes[first : first + BATCH]
+                        database.transact(partial(stored_keys.note, notes=batch))
                 except Exception as error:  # noqa: BLE001
-                    _failed(error)
+                    log.warning(
+                        "Suppressed duplicates could not be noted, and are not counted: %s", error
+                    )
 
     async def aflush(self) -> None:
         """`flush`, awaited."""
         await asyncio.to_thread(self.flush)
 
-    def _taken(self) -> list[tuple[Database, list[Build[None]]]]:
+    def _taken(self) -> list[tuple[Database, list[Note]]]:
+        """The notes that wait, by database."""
         with self._mutex:
             taken, self._waiting = self._waiting, []
         notes_of: dict[int, tuple[Database, list[Note]]] = {}
         for database, note in taken:
             notes_of.setdefault(id(database), (database, []))[1].append(note)
-        return [(database, _batches(notes)) for database, notes in notes_of.values()]
-
-
-def _batches(notes: list[Note]) -> list[Build[None]]:
-    return [_build(notes[first : first + BATCH]) for first in range(0, len(notes), BATCH)]
-
-
-def _build(notes: list[Note]) -> Build[None]:
-    return lambda sql: stored_keys.note(sql, notes)
-
-
-def _failed(error: Exception) -> None:
-    log.warning("Suppressed duplicates could not be noted, and are not counted: %s", error)
+        return list(notes_of.values())

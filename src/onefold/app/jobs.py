@@ -132,7 +132,7 @@ class JobCalls:
         **filters: Unpack[FindOptions],
     ) -> JobPage:
         """Jobs by filter, one page per call: `after=page.next` continues."""
-        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
+        build = finding(self.context, filters, limit=limit, after=after, newest_first=newest_first)
         return self.context.store.transact(build, write=False)
 
     async def afind(
@@ -144,17 +144,8 @@ class JobCalls:
         **filters: Unpack[FindOptions],
     ) -> JobPage:
         """`find`, awaited."""
-        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
+        build = finding(self.context, filters, limit=limit, after=after, newest_first=newest_first)
         return await self.context.store.atransact(build, write=False)
-
-    def _finding(
-        self, filters: FindOptions, *, limit: int, after: str | None, newest_first: bool
-    ) -> Build[JobPage]:
-        wanted, tenant = job_filter(filters), self.context.tenant
-        checks.flag(newest_first, "newest_first")
-        return lambda sql: jobs.find(
-            sql, tenant, wanted, limit=limit, after=after, newest_first=newest_first
-        )
 
     def cancel(self, job_id: str, *, reason: str | None = None) -> bool:
         """Stop a queued or running job. False if it was cancelled before.
@@ -298,6 +289,17 @@ def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqu
     # A publish key mostly belongs to one caller; a unique key is more often held by others.
     many = partial(enqueue.publish, policy=policy)
     return Item(many, item, ("publish", policy), request.unique or publish.key)
+
+
+def finding(
+    context: Context, filters: FindOptions, *, limit: int, after: str | None, newest_first: bool
+) -> Build[JobPage]:
+    """The operation that finds a page of jobs by filter."""
+    wanted, tenant = job_filter(filters), context.tenant
+    checks.flag(newest_first, "newest_first")
+    return lambda sql: jobs.find(
+        sql, tenant, wanted, limit=limit, after=after, newest_first=newest_first
+    )
 
 
 def job_filter(filters: FindOptions) -> jobs.JobFilter:

@@ -22,7 +22,7 @@ MESSAGE: Final = (
     " job, with once.within() in a route, or with within(connection)."
 )
 
-_told: set[tuple[str, str, int]] = set()
+_logged: set[tuple[str, str, int]] = set()
 """The messages and places that were logged before."""
 
 
@@ -40,8 +40,8 @@ def warn_if_inside(context: Context, kind: str | None = None) -> None:
     frame = _caller()
     place = (frame.f_code.co_filename, frame.f_lineno)
     message = MESSAGE.format("several jobs" if kind is None else repr(kind))
-    if (message, *place) not in _told:
-        _told.add((message, *place))
+    if (message, *place) not in _logged:
+        _logged.add((message, *place))
         _LOGGER.warning("%s (%s, line %d)", message, *place)
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     module = frame.f_globals.get("__name__")

@@ -23,7 +23,7 @@ from onefold.client.remote_values import ChangeReply, EnqueuedReply
 from onefold.client.requests import path, wire_body
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps, step_log
 from onefold.effects.claims import SURFACE, ClaimOptions
-from onefold.effects.once import OnceContext, once_settings
+from onefold.effects.once import OnceContext
 from onefold.errors import JobNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
@@ -177,7 +177,7 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         """
         checks.options(options, RemoteOnceOptions.__optional_keys__)
         claims = HttpClaims(self._connection, self._runtime)
-        return OnceContext(once_settings(claims, name, key, cast("OnceOptions", options)))
+        return OnceContext(claims, name, key, cast("OnceOptions", options))
 
     def lock(self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None) -> RemoteLock:
         """A lease on a name with a fencing token, for `with`, or `async with` of an `AsyncClient`.

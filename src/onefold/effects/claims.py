@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 import msgspec
 
 from onefold.databases.batching import Item
-from onefold.effects.lock import DatabaseLocks, Lock
 from onefold.errors import Busy, ConflictingOptions, DatabaseBusy, InvalidInput, LeaseLost
 from onefold.model import checks
 from onefold.model.claim import (
@@ -273,28 +272,6 @@ class JobClaims(DatabaseClaims):
         if found is not None and found.state == Holding.HELD and found.owner in self._mine:
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
         return (yield from claims.claim(sql, wanted))
-
-
-class RunLock(Lock):
-    """A lock that also counts as lost if the job is lost."""
-
-    def __init__(
-        self,
-        context: Context,
-        key: ClaimKey,
-        ttl: timedelta,
-        wait: timedelta | None,
-        *,
-        is_lost: Callable[[], bool],
-    ) -> None:
-        """`is_lost` returns whether the job is lost."""
-        super().__init__(DatabaseLocks(context), key, ttl, wait)
-        self._is_lost = is_lost
-
-    @property
-    def lost(self) -> bool:
-        """True if the lock, or the job, may belong to another holder by now."""
-        return self._is_lost() or super().lost
 
 
 def settle_item(claim: Claim, result: str | None) -> Item[claims.Settlement, None]:

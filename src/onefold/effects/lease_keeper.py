@@ -10,18 +10,16 @@ import os
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from onefold.model.timestamps import span
 from onefold.operations import claims
-from onefold.runtime import Transact
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.app.context import Context
     from onefold.model.claim import Claim
-    from onefold.runtime import Procedure
 
 PART: Final = 3
 """A lease is renewed after a third of it, so that two renewals may fail."""
@@ -111,7 +109,8 @@ class LeaseKeeper:
     def _renew(self, kept: KeptLease) -> None:
         started = time.monotonic()
         try:
-            until = self._context.runtime.run(_renewed(kept))
+            renewal = partial(claims.renew, claim=kept.claim, lease=kept.lease)
+            until = self._context.store.transact(renewal)
         except Exception as error:  # noqa: BLE001 - without the thread all leases would end
             log.warning("A lease could not be renewed; trying again: %s", error)
             kept.due = started + kept.seconds / PART / PART
@@ -127,9 +126,3 @@ class LeaseKeeper:
 
 _IDLE: Final = 30.0
 """Seconds without a request after which the thread ends."""
-
-
-def _renewed(kept: KeptLease) -> Procedure[Any]:
-    renewal = partial(claims.renew, claim=kept.claim, lease=kept.lease)
-    until: object = yield Transact(renewal)
-    return until

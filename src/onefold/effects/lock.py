@@ -24,6 +24,7 @@ from onefold.operations import claims
 from onefold.runtime import Pause, Procedure, Transact, waits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -126,8 +127,15 @@ class Lock:
     """A lock for `with` and for `async with`."""
 
     def __init__(
-        self, locks: LockBackend, key: ClaimKey, ttl: timedelta, wait: timedelta | None
+        self,
+        locks: LockBackend,
+        key: ClaimKey,
+        ttl: timedelta,
+        wait: timedelta | None,
+        *,
+        is_lost: Callable[[], bool] | None = None,
     ) -> None:
+        """`is_lost` returns whether the work that needs the lock is lost."""
         span(ttl, "ttl", least=timedelta(milliseconds=1))
         if wait is not None:
             span(wait, "wait")
@@ -136,6 +144,7 @@ class Lock:
         self._key = key
         self._ttl = ttl
         self._wait = wait
+        self._is_lost = is_lost
         self._claim: Claim | None = None
         self._in_use = False
         self._mutex = threading.Lock()
@@ -162,6 +171,8 @@ class Lock:
     @property
     def lost(self) -> bool:
         """True if another holder may have the lock by now."""
+        if self._is_lost is not None and self._is_lost():
+            return True
         return self._claim is None or time.monotonic() >= self._trusted_until
 
     def check(self) -> None:

@@ -12,7 +12,6 @@ import inspect
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from functools import wraps
 from typing import (
     TYPE_CHECKING,
@@ -96,51 +95,6 @@ class OnceOptions(AttemptOptions, total=False):
     """`raise` (the default), or `skip`: None instead of a claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnceSettings:
-    """The options of `once`, checked, and where it claims."""
-
-    claims: ClaimBackend
-    want: Callable[[str], Wanted]
-    key: str | Callable[..., str] | None
-    verify: Verify | None
-    not_done: tuple[ErrorRule, ...] | None
-    """Exceptions that mean that nothing has happened; None if all of them do."""
-    retention: timedelta | None
-    issued_at: datetime | None
-    busy: BusyPolicy
-    wait: timedelta | None
-
-
-def once_settings(
-    claims: ClaimBackend,
-    name: str,
-    key: str | Callable[..., str] | None,
-    options: OnceOptions,
-) -> OnceSettings:
-    """Check the options of `once`."""
-    checks.options(options, OnceOptions.__optional_keys__)
-    busy, wait = options.get("busy", "raise"), options.get("wait")
-    if busy not in ("raise", "skip"):  # a tuple: an unhashable value is rejected, too
-        raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
-    if wait is not None:
-        span(wait, "wait")
-    verify = options.get("verify")
-    if verify is not None and not callable(verify):
-        raise InvalidInput("verify", f"must be a function, got {verify!r}")
-    return OnceSettings(
-        claims=claims,
-        want=lambda found: claims.want(SURFACE, name, found, options),
-        key=key,
-        verify=verify,
-        not_done=claims.not_done(options.get("not_done"), options.get("takeover")),
-        retention=options.get("retention"),
-        issued_at=options.get("issued_at"),
-        busy=busy,
-        wait=wait,
-    )
-
-
 class OnceClaim:
     """What the body of a `with` sees: won or replayed, and the result."""
 
@@ -191,9 +145,29 @@ started inside a body inherit this, so each entry knows whether it is over.
 class OnceContext(Generic[Entered_co]):
     """For `with`, for `async with`, and for functions of both kinds."""
 
-    def __init__(self, settings: OnceSettings) -> None:
-        self._runtime = settings.claims.runtime
-        self._settings = settings
+    def __init__(
+        self,
+        claims: ClaimBackend,
+        name: str,
+        key: str | Callable[..., str] | None,
+        options: OnceOptions,
+    ) -> None:
+        checks.options(options, OnceOptions.__optional_keys__)
+        self._claims = claims
+        self._name = name
+        self._key = key
+        self._options = options
+        self._busy = options.get("busy", "raise")
+        if self._busy not in ("raise", "skip"):  # a tuple: an unhashable value is rejected, too
+            raise InvalidInput("busy", f"must be raise or skip, got {self._busy!r}")
+        self._wait = options.get("wait")
+        if self._wait is not None:
+            span(self._wait, "wait")
+        self._verify = options.get("verify")
+        if self._verify is not None and not callable(self._verify):
+            raise InvalidInput("verify", f"must be a function, got {self._verify!r}")
+        self._not_done = claims.not_done(options.get("not_done"), options.get("takeover"))
+        """Exceptions that mean that nothing has happened; None if all of them do."""
         self._wanted: Wanted | None = None
         self._given_key = ""
         """The key as the caller gave it; the stored key may have more parts."""
@@ -225,68 +199,61 @@ class OnceContext(Generic[Entered_co]):
             if self._in_use.locked():
                 self._in_use.release()
 
-    def _key(self) -> str:
-        key = self._settings.key
-        if not isinstance(key, str):
-            raise InvalidInput("key", "must be a string where once() is used with `with`")
-        return key
-
     def _claim(self, key: str) -> Procedure[ClaimAnswer]:
         """Claim the key; if `wait` is set, wait while another caller holds it."""
-        settings, self._given_key = self._settings, key
+        self._given_key = key
         self._refuse_too_old(key)
-        pauses = waits(settings.wait)
+        pauses = waits(self._wait)
         while True:
-            self._wanted = settings.want(key)
+            self._wanted = self._claims.want(SURFACE, self._name, key, self._options)
             if self._is_at_work_here(self._wanted.key):
                 # The database would not notice a conflict: a transaction does not wait for itself.
                 return Busy(key=key, retry_after=JOINED_RETRY)
-            answer: ClaimAnswer = yield from settings.claims.claim(self._wanted)
+            answer: ClaimAnswer = yield from self._claims.claim(self._wanted)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
                 return answer
             yield Pause(pause)
 
     def _refuse_too_old(self, key: str) -> None:
         """Past `retention` the ledger cannot tell a late duplicate from a new attempt."""
-        settings = self._settings
-        if settings.issued_at is None:
+        issued_at, retention = self._options.get("issued_at"), self._options.get("retention")
+        if issued_at is None:
             return
-        if settings.retention is None:
+        if retention is None:
             raise ConflictingOptions("issued_at", "needs a retention to be compared with")
-        issued = to_micros(settings.issued_at, "issued_at")
-        horizon = settings.claims.now() - span(settings.retention, "retention")
-        if issued <= horizon:
-            raise TooOld(key=key, issued_at=settings.issued_at, horizon=from_micros(horizon))
+        horizon = self._claims.now() - span(retention, "retention")
+        if to_micros(issued_at, "issued_at") <= horizon:
+            raise TooOld(key=key, issued_at=issued_at, horizon=from_micros(horizon))
 
     def _entered_with(self, answer: ClaimAnswer) -> OnceClaim | None:
         match answer:
             case Won() | Replay():
                 self._entered = OnceClaim(answer)
-                borrowed = self._settings.claims.borrowed
+                borrowed = self._claims.borrowed
                 if borrowed is not None and self._entered.won:
                     here = (borrowed.connection, self._entered)
                     _joined_here.set((*_joined_here.get(), here))
                 return self._entered
             case Busy():
-                if self._settings.busy == "skip":
+                if self._busy == "skip":
                     return None
                 raise answer
             case Mismatch(key):
                 raise KeyReused(key=key)
             case Unknown(key, _, since):
-                verifiable = self._settings.verify is not None
+                verifiable = self._verify is not None
                 raise OutcomeUnknown(key=key, since=since, verifiable=verifiable)
 
     def _verified(self, unknown: Unknown, found: Done | NotDone) -> Procedure[ClaimAnswer]:
         """Act on the result of `verify`, unless another attempt has acted meanwhile."""
         assert self._wanted is not None
         text = encode_result(found.result if isinstance(found, Done) else None)
-        claim = yield from resolve(self._settings.claims, self._wanted, unknown, found, result=text)
+        claim = yield from resolve(self._claims, self._wanted, unknown, found, result=text)
         return (yield from self._claim(self._given_key)) if claim is None else Won(claim)
 
     def _is_doubtful(self, error: Exception) -> bool:
         """True if an exception of the body leaves open whether the effect has happened."""
-        rules, entered = self._settings.not_done, self._entered
+        rules, entered = self._not_done, self._entered
         if rules is None or entered is None:
             return False
         return entered.won and not is_not_done(error, rules)
@@ -309,9 +276,7 @@ class OnceContext(Generic[Entered_co]):
                 yield from self._abandon(error)
                 if isinstance(error, ENDS_THE_RUN):
                     return False
-                raise OutcomeUnknown(
-                    key=self._given_key, verifiable=self._settings.verify is not None
-                )
+                raise OutcomeUnknown(key=self._given_key, verifiable=self._verify is not None)
 
     def _abandon(self, error: Exception) -> Procedure[None]:
         """Mark the outcome as unknown, at once. `error` is the one that the caller receives."""
@@ -320,7 +285,7 @@ class OnceContext(Generic[Entered_co]):
         assert entered.claim is not None
         claim = entered.claim
         try:
-            yield from self._settings.claims.abandon(claim)
+            yield from self._claims.abandon(claim)
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
             error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
 
@@ -334,7 +299,7 @@ class OnceContext(Generic[Entered_co]):
         _joined_here.set(tuple(here for here in _joined_here.get() if not here[1].left))
         if error is None:
             text = yield from self._encoded(claim, entered.result)
-            yield from self._settings.claims.settle(claim, text)
+            yield from self._claims.settle(claim, text)
         elif isinstance(error, Exception) or self._joined:
             yield from self._give_back(claim, error)
         # Interrupted (a cancelled task, ctrl-C): it is unknown how far the body came, so the lease
@@ -358,7 +323,7 @@ class OnceContext(Generic[Entered_co]):
 
     def _is_at_work_here(self, key: ClaimKey) -> bool:
         """True inside the body of another `once` with this key, in the same transaction."""
-        borrowed = self._settings.claims.borrowed
+        borrowed = self._claims.borrowed
         return borrowed is not None and any(
             connection is borrowed.connection and entered.has(key)
             for connection, entered in _joined_here.get()
@@ -366,23 +331,23 @@ class OnceContext(Generic[Entered_co]):
 
     def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
         """Release after a failure. An error of the release does not hide that failure."""
-        borrowed = self._settings.claims.borrowed
+        borrowed = self._claims.borrowed
         if borrowed is not None and borrowed.failed():
             return
         try:
-            yield from self._settings.claims.release(claim)
+            yield from self._claims.release(claim)
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
             error.add_note(f"The key {claim.key.key!r} could not be given back: {failure}")
 
     @property
     def _joined(self) -> bool:
-        return self._settings.claims.borrowed is not None
+        return self._claims.borrowed is not None
 
     def _bound_key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
         """The key of a decorated call: given, computed, or digested from its bound arguments."""
-        key = self._settings.key
+        key = self._key
         if isinstance(key, str):
             return key
         if key is not None:
@@ -398,16 +363,16 @@ class OnceContext(Generic[Entered_co]):
         return fingerprint(f"{function.__module__}.{function.__qualname__}", text)
 
     def _for(self, key: str) -> Self:
-        return type(self)(replace(self._settings, key=key))
+        return type(self)(self._claims, self._name, key, self._options)
 
     def __enter__(self) -> Entered_co:
         with self._entering():
-            entered: Entered_co = self._runtime.run(self._enter())
+            entered: Entered_co = self._claims.runtime.run(self._enter())
         return entered
 
     async def __aenter__(self) -> Entered_co:
         with self._entering():
-            return await self._runtime.arun(self._enter())
+            return await self._claims.runtime.arun(self._enter())
 
     def __exit__(
         self,
@@ -417,7 +382,7 @@ class OnceContext(Generic[Entered_co]):
     ) -> bool | None:
         """Settle; after a failure release, or verify. True if the work was done in spite of it."""
         with self._leaving():
-            return self._runtime.run(self._exit(error))
+            return self._claims.runtime.run(self._exit(error))
 
     async def __aexit__(
         self,
@@ -427,11 +392,13 @@ class OnceContext(Generic[Entered_co]):
     ) -> bool | None:
         """Settle; after a failure release, or verify. True if the work was done in spite of it."""
         with self._leaving():
-            return await self._runtime.arun(self._exit(error))
+            return await self._claims.runtime.arun(self._exit(error))
 
     def _enter(self) -> Procedure[Any]:
         """Claim; while the outcome is unknown, call `verify`."""
-        answer, verify = (yield from self._claim(self._key())), self._settings.verify
+        if not isinstance(self._key, str):
+            raise InvalidInput("key", "must be a string where once() is used with `with`")
+        answer, verify = (yield from self._claim(self._key)), self._verify
         while isinstance(answer, Unknown) and verify is not None:
             found = yield from ask(verify, self._given_key, label=self._given_key)
             if found is None:
@@ -443,7 +410,7 @@ class OnceContext(Generic[Entered_co]):
         if not isinstance(error, Exception) or not self._is_doubtful(error):
             yield from self._leave(error)
             return None
-        verify, found = self._settings.verify, None
+        verify, found = self._verify, None
         try:
             if verify is not None and not isinstance(error, ENDS_THE_RUN):
                 found = yield from ask(verify, self._given_key, label=self._given_key)

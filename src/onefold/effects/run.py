@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID, uuid4
 
 from onefold.databases.handler_transaction import begun_here
-from onefold.effects.claims import JobClaims, RunLock
-from onefold.effects.lock import lock_key
-from onefold.effects.once import OnceContext, once_settings
+from onefold.effects.claims import JobClaims
+from onefold.effects.lock import DatabaseLocks, Lock, lock_key
+from onefold.effects.once import OnceContext
 from onefold.effects.run_transaction import RunTransaction
 from onefold.effects.step_codec import encoded
 from onefold.effects.step_log import StepLog
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.app.onefold import Within
-    from onefold.effects.lock import Lock
     from onefold.effects.once import AttemptOptions, OnceClaim, OnceOptions
     from onefold.model.delivery import Heartbeat
     from onefold.model.job import Job
@@ -216,7 +215,7 @@ class Run(Stepping):
         As `onefold.once`, for keys of this job only. An exception leaves the outcome unknown,
         unless it is `NotDone` or declared by `not_done=`.
         """
-        return OnceContext(once_settings(self._claims, self.job.id, key, options))
+        return OnceContext(self._claims, self.job.id, key, options)
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
@@ -224,7 +223,7 @@ class Run(Stepping):
         """`onefold.lock`; it counts as lost if the job is lost."""
         self.check()
         key = claim_key(self.job.tenant, "lock", "", lock_key(name))
-        return RunLock(self._context, key, ttl, wait, is_lost=lambda: self._lost)
+        return Lock(DatabaseLocks(self._context), key, ttl, wait, is_lost=lambda: self._lost)
 
     def heartbeat(self) -> datetime:
         """Extend the job's lease now; returns its end. `LeaseLost` if the job is lost."""

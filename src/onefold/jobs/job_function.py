@@ -11,11 +11,9 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    Protocol,
     TypeAlias,
     TypedDict,
     TypeVar,
-    runtime_checkable,
 )
 
 import msgspec
@@ -190,24 +188,6 @@ class Declaration:
             )
 
 
-@runtime_checkable
-class Lends(Protocol):
-    """An object with `within`: it can use a caller's connection."""
-
-    def within(self, connection: object) -> JobCalls:
-        """The same calls, in the caller's transaction."""
-        ...
-
-
-@runtime_checkable
-class HasTenants(Protocol):
-    """An object with `tenant`: it can work for one tenant."""
-
-    def tenant(self, name: str) -> JobCalls:
-        """The same calls for one tenant."""
-        ...
-
-
 class JobCall(Generic[P, R_co]):
     """One call of a declared job, to be enqueued together with others."""
 
@@ -314,16 +294,17 @@ class Enqueuer(Generic[P, R_co]):
 
     def within(self, connection: object) -> Enqueuer[P, R_co]:
         """The same on your connection and inside of your transaction; you commit."""
-        if not isinstance(self._calls, Lends):
+        within: Callable[[object], JobCalls] | None = getattr(self._calls, "within", None)
+        if within is None:
             raise UsageError("This is within a connection already.")
-        calls = self._calls.within(connection)
-        return Enqueuer(self._declaration, calls, self._now, self._options)
+        return Enqueuer(self._declaration, within(connection), self._now, self._options)
 
     def tenant(self, name: str) -> Enqueuer[P, R_co]:
         """The same for one tenant."""
-        if not isinstance(self._calls, HasTenants):
+        tenant: Callable[[str], JobCalls] | None = getattr(self._calls, "tenant", None)
+        if tenant is None:
             raise UsageError("This is for a tenant already, or within: job.tenant(…).within(…).")
-        return Enqueuer(self._declaration, self._calls.tenant(name), self._now, self._options)
+        return Enqueuer(self._declaration, tenant(name), self._now, self._options)
 
     def _request(self, args: Any, kwargs: Any) -> tuple[str, Json, dict[str, Any]]:
         declaration = self._declaration
