@@ -887,7 +887,7 @@ def test_requests_sort_by_shard_and_key_and_without_a_key_as_they_came() -> None
 
 def test_our_own_transaction_begins_anew_rather_than_ask_for_keys_out_of_order() -> None:
     first, second = new("a"), new("b")
-    run = Steps(enqueue(SQL.restarting(), [first, second], policy()))
+    run = Steps(enqueue(Sql("postgres", restarts=True), [first, second], policy()))
 
     run.answer("insert_jobs", [(second.request.id,)])
 
@@ -897,7 +897,7 @@ def test_our_own_transaction_begins_anew_rather_than_ask_for_keys_out_of_order()
 
 def test_a_single_request_asks_again_since_it_holds_nothing() -> None:
     item = new("a")
-    run = Steps(enqueue(SQL.restarting(), [item], policy()))
+    run = Steps(enqueue(Sql("postgres", restarts=True), [item], policy()))
 
     run.answer("insert_jobs", [])
     run.answer("find_holders", [])
@@ -908,7 +908,7 @@ def test_a_single_request_asks_again_since_it_holds_nothing() -> None:
 
 def test_a_window_that_is_over_is_no_reason_to_begin_anew() -> None:
     first, second = new("a"), new("b")
-    run = Steps(enqueue(SQL.restarting(), [first, second], policy()))
+    run = Steps(enqueue(Sql("postgres", restarts=True), [first, second], policy()))
 
     run.answer("insert_jobs", [(second.request.id,)])
     run.answer("find_holders", [(first.request.id, HOLDER, COMPLETED, None, NOW, 1)])
@@ -920,7 +920,7 @@ def test_a_window_that_is_over_is_no_reason_to_begin_anew() -> None:
 
 def test_our_own_transaction_begins_anew_where_a_holder_ended_before_its_lock() -> None:
     first, second = new("a"), new("b")
-    run = Steps(enqueue(SQL.restarting(), [first, second], policy("replace")))
+    run = Steps(enqueue(Sql("postgres", restarts=True), [first, second], policy("replace")))
 
     run.answer("insert_jobs", [(second.request.id,)])
     run.answer("find_holders", [(first.request.id, HOLDER, QUEUED, None, NOW, 0, 0, NOW, None)])

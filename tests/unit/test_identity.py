@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
+from onefold.model import ids
 from onefold.model.ids import (
     IdMaker,
     advisory_lock_key,
     hash12,
     hash_of,
     length_prefixed,
-    made_at,
     new_id,
     parse_id,
     shard_of,
@@ -82,7 +82,7 @@ def test_an_id_carries_the_time_at_which_it_was_made() -> None:
 def test_the_moment_of_an_id_can_be_told() -> None:
     made = IdMaker(Clock()).new()
 
-    assert made_at(made) == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert ids.milliseconds_of(made) == datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000
 
 
 @given(hashes)

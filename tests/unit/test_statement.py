@@ -151,7 +151,7 @@ def test_each_database_says_what_it_can_do() -> None:
 
 def test_the_same_statements_serve_any_number_of_shards() -> None:
     one = Sql("postgres", schema="app")
-    four = one.with_shards(4)
+    four = Sql("postgres", schema="app", shards=4)
 
     assert (four.dialect, four.schema, four.shards) == ("postgres", "app", 4)
     assert four("get_jobs").text == one("get_jobs").text

@@ -17,14 +17,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from datetime import datetime, timedelta
 from hashlib import blake2b, sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from onefold.errors import InvalidInput
-from onefold.model.timestamps import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,16 +146,11 @@ def enqueue_order(job_id: str) -> str:
     return job_id[:13] + job_id[19:]
 
 
-def made_at(job_id: str) -> datetime:
-    """When the id was made, to the millisecond, by the clock of its process.
+def milliseconds_of(job_id: str) -> int:
+    """When the id was made, in milliseconds since the epoch, by the clock of its process.
 
     Times that are compared across machines come from the clock of the database.
     """
-    return EPOCH + timedelta(milliseconds=milliseconds_of(job_id))
-
-
-def milliseconds_of(job_id: str) -> int:
-    """The same in milliseconds since the epoch."""
     return int(job_id[:8] + job_id[9:13], 16)
 
 

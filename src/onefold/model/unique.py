@@ -97,8 +97,8 @@ class Unique:
             ("bucket", bucket),
             ("rule", key),
             ("missing", missing),
-            ("_picks", tuple(_parse(path, "unique") for path in fields)),
-            ("_drops", tuple(_parse(path, "exclude") for path in excluded)),
+            ("_picks", tuple(field_path(path, "unique") for path in fields)),
+            ("_drops", tuple(field_path(path, "exclude") for path in excluded)),
             ("_flat", frozenset(() if any(set(path) & set('.["') for path in fields) else fields)),
         ):
             object.__setattr__(self, name, value)
@@ -166,18 +166,14 @@ def request_fingerprint(*parts: str, payload: Any) -> str:
     return fingerprint(*parts, sorted_payload(payload))
 
 
-def field_path(path: object, owner: str) -> Path:
-    """Parse a dotted path; an invalid one is an `InvalidInput` of `owner`."""
-    return _parse(path, owner)
-
-
 def field_at(payload: Any, path: Path) -> Any:
     """The value of the payload at a path; None if there is none."""
     found = _find(payload, path)
     return None if found is _MISSING else found
 
 
-def _parse(path: object, owner: str) -> Path:
+def field_path(path: object, owner: str) -> Path:
+    """Parse a dotted path; an invalid one is an `InvalidInput` of `owner`."""
     if not isinstance(path, str):
         raise InvalidInput(owner, f"needs paths that are strings, got {path!r}")
     if path == ".":

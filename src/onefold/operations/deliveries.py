@@ -7,6 +7,7 @@ ended is accepted as long as no other worker has taken the job.
 from __future__ import annotations
 
 from itertools import starmap
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -150,10 +151,10 @@ def finish(
     """
     ended: dict[Delivery, Ended] = {}
     skips = skip_locked and sql.skips_locked
-    plain = skips and all(finish.plain for finish in finishes)
+    plain = skips and all(map(attrgetter("plain"), finishes))
     name = "finish_plain_jobs" if plain else "finish_unlocked_jobs" if skips else "finish_jobs"
     alone = plain and sql.shards == 1
-    for shard, group in by_shard(sql, finishes, lambda finish: finish.delivery.id):
+    for shard, group in by_shard(sql, finishes, attrgetter("delivery.id")):
         rows = yield sql(
             name,
             ("shard", "id", "fence", "result"),
@@ -169,9 +170,9 @@ def finish(
             more = more or successor is not None or is_over
         if more:
             yield from _after_finish(sql, shard, rows)
-    deliveries = [f.delivery for f in finishes]
     if len(ended) == len(finishes):
-        return list(map(ended.__getitem__, deliveries))
+        return [ended[f.delivery] for f in finishes]
+    deliveries = [f.delivery for f in finishes]
     already = dict.fromkeys(deliveries, ENDS[Event.FINISH])
     return (yield from judge(sql, deliveries, ended, already))
 

@@ -69,11 +69,7 @@ def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
             if delivery in events and locked.state == State.RUNNING:
                 moves.append(decided := decide(locked, events[delivery]))
                 ended[delivery] = Ended(
-                    locked.id,
-                    locked.fence,
-                    "accepted",
-                    decided.word,
-                    decided.wait,
+                    locked.id, locked.fence, "accepted", decided.word, decided.wait
                 )
         yield from apply(sql, shard, moves)
     already = {ending.delivery: ENDS[ending.event] for ending in endings}
@@ -206,22 +202,25 @@ MOVE_COLUMNS: Final = (
 
 def decide(locked: Locked, ending: Ending) -> Move:
     """The transition that `ending` causes for a locked row."""
-    event = ending.event
-    step = next_step(
-        locked.standing, event, now=locked.now, after=ending.after, reason=ending.reason
-    )
-    return move(locked, event, step, error=ending.error)
+    return _move(locked, ending.event, after=ending.after, reason=ending.reason, error=ending.error)
 
 
-def move(locked: Locked, event: Event, step: Transition, *, error: str | None = None) -> Move:
-    """A transition as a row, with the retention of the record."""
-    keep = KEEP.get(step.state, 0)
+def _move(
+    locked: Locked,
+    event: Event,
+    *,
+    after: int | None = None,
+    reason: str | None = None,
+    error: str | None = None,
+) -> Move:
+    """The transition of a locked row, with the retention of the record."""
+    step = next_step(locked.standing, event, now=locked.now, after=after, reason=reason)
     own = locked.options.keep or {}
     return Move(
         locked.id,
         step,
         locked.now,
-        own.get(step.state.word, keep),
+        own.get(step.state.word, KEEP.get(step.state, 0)),
         error=error,
         next=locked.next if step.state.is_final else None,
         past=_past(locked, event, step, error),
@@ -369,7 +368,7 @@ def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued
     expired: list[tuple[Locked, Move]] = []
     if len(lapsed) < limit:
         rows = yield sql("lock_expired_jobs", shard=shard, limit=limit - len(lapsed))
-        expired = [(locked, _step(locked, Event.EXPIRE)) for locked in starmap(Locked, rows)]
+        expired = [(locked, _move(locked, Event.EXPIRE)) for locked in starmap(Locked, rows)]
         yield from apply(sql, shard, [move for _, move in expired])
 
     buried = sum(move.step.state is State.DEAD for _, move in lapsed)
@@ -379,15 +378,8 @@ def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued
 
 def _rescued(locked: Locked, step: Transition) -> RescuedJob:
     buried = step.state is State.DEAD
-    return RescuedJob(
-        locked.id,
-        locked.kind,
-        locked.queue,
-        locked.tenant,
-        buried,
-        step.reason,
-        locked.is_awaiting,
-    )
+    names = (locked.id, locked.kind, locked.queue, locked.tenant)
+    return RescuedJob(*names, buried, step.reason, locked.is_awaiting)
 
 
 LEASE_EXPIRED: Final = msgspec.json.encode({"type": None, "message": "lease expired"}).decode()
@@ -400,24 +392,14 @@ NO_ACK: Final = msgspec.json.encode(
 
 
 def _lapse(locked: Locked) -> Move:
-    if locked.is_awaiting:
-        return _give_up(locked)
-    step = next_step(locked.standing, Event.LAPSE, now=locked.now)
-    return move(locked, Event.LAPSE, step, error=LEASE_EXPIRED)
-
-
-def _give_up(locked: Locked) -> Move:
-    """The ack is late: a failure of the handler, not a vanished worker."""
-    event = Event.BURY if locked.awaiting_dead else Event.FAIL
-    reason = ACK_TIMEOUT if locked.awaiting_dead else None
-    step = next_step(locked.standing, event, now=locked.now, reason=reason)
-    given_up = move(locked, event, step, error=NO_ACK)
+    if not locked.is_awaiting:
+        return _move(locked, Event.LAPSE, error=LEASE_EXPIRED)
+    # The ack is late: a failure of the handler, not a vanished worker.
+    if locked.awaiting_dead:
+        given_up = _move(locked, Event.BURY, reason=ACK_TIMEOUT, error=NO_ACK)
+    else:
+        given_up = _move(locked, Event.FAIL, error=NO_ACK)
     return msgspec.structs.replace(given_up, awaiting=locked.fence)
-
-
-def _step(locked: Locked, event: Event, reason: str | None = None) -> Move:
-    step = next_step(locked.standing, event, now=locked.now, reason=reason)
-    return move(locked, event, step)
 
 
 def cancel(
@@ -433,6 +415,6 @@ def cancel(
                 continue
             before[locked.id] = state = State(locked.state)
             if allows(state, Event.CANCEL):
-                moves.append(_step(locked, Event.CANCEL, reason))
+                moves.append(_move(locked, Event.CANCEL, reason=reason))
         yield from apply(sql, shard, moves)
     return before

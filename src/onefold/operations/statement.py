@@ -188,27 +188,6 @@ class Sql:
         text = self._texts[name]
         return Statement(name, text, parameters, columns, rows, common, each, alone, waits, ahead)
 
-    def with_shards(self, shards: int) -> Sql:
-        """The same statements for another number of shards."""
-        return Sql(
-            self.dialect,
-            schema=self.schema,
-            shards=shards,
-            restarts=self.restarts,
-            notifies=self.notifies,
-        )
-
-    def restarting(self, *, resends: bool = False) -> Sql:
-        """The same statements for transactions that can be begun anew."""
-        return Sql(
-            self.dialect,
-            schema=self.schema,
-            shards=self.shards,
-            restarts=True,
-            resends=resends,
-            notifies=self.notifies,
-        )
-
     def notify(self, queues: Iterable[str]) -> dict[str, Any]:
         """The parameter that wakes the workers of these queues; on SQLite workers poll."""
         if self.dialect == "sqlite":

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
-from onefold.model.ids import made_at
+from onefold.model.ids import milliseconds_of
 from onefold.model.job import AttemptList
-from onefold.model.wire import decode, iso
+from onefold.model.wire import decode, iso, iso_of
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 from tests.fixtures.wire import exact
@@ -34,7 +34,7 @@ async def test_a_new_job_is_shown_whole(api: Api, clock: Clock) -> None:
         "payload": {"orderId": "9482"},
         "scheduledFor": iso(clock.now),
         "lastError": None,
-        "createdAt": iso(made_at(said["id"])),
+        "createdAt": iso_of(milliseconds_of(said["id"])),
         "completedAt": None,
         "state": "ready",
         "kind": "payments",

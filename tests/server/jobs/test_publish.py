@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from onefold import Onefold, Retention
-from onefold.model.ids import made_at
-from onefold.model.wire import iso
+from onefold.model.ids import milliseconds_of
+from onefold.model.wire import iso, iso_of
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 
@@ -29,7 +29,7 @@ async def test_a_new_job_is_201_and_a_known_key_200_with_the_same_id(api: Api) -
     assert first.json == {
         "id": first.json["id"],
         "status": "pending",
-        "createdAt": iso(made_at(first.json["id"])),
+        "createdAt": iso_of(milliseconds_of(first.json["id"])),
         "duplicate": False,
         "mismatch": False,
         "replaced": False,

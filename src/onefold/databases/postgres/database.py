@@ -152,9 +152,8 @@ class PostgresDatabase:
         self.label: str = without_password(url)
         given = conninfo_to_dict(url)
         self._tcp = {name: value for name, value in _TCP.items() if name not in given}
-        self.sql: Sql = Sql("postgres", schema=schema, notifies=notifies)
-        self._own = self.sql.restarting()
-        self._resend = self.sql.restarting(resends=True)
+        self._sql_of = partial(Sql, "postgres", schema=schema, notifies=notifies)
+        self._set_shards(1)
         self.schema = schema
         self.clock = clock
         self._shards = shards
@@ -438,11 +437,15 @@ class PostgresDatabase:
     def _accept(self, state: Process, rows: Rows) -> None:
         identity = self.known(rows)
         identity.refuse_other_shards(self._shards, self.label)
-        self.sql = self.sql.with_shards(identity.shards)
-        self._own = self.sql.restarting()
-        self._resend = self.sql.restarting(resends=True)
+        self._set_shards(identity.shards)
         self.name = rows[0][1]
         state.identity = identity
+
+    def _set_shards(self, shards: int) -> None:
+        self.sql: Sql = self._sql_of(shards=shards)
+        self._own = self._sql_of(shards=shards, restarts=True)
+        """For transactions of our own, which can be begun anew."""
+        self._resend = self._sql_of(shards=shards, restarts=True, resends=True)
 
     def known(self, rows: Rows) -> Identity:
         """The identity in a row of read_identity; raises if it is missing or too old."""

@@ -265,7 +265,7 @@ class SqliteDatabase:
     def _adopt(self, identity: Identity) -> None:
         """Use the file's number of shards: it decides where keys are stored."""
         identity.refuse_other_shards(self._shards, self.label)
-        self.sql = self.sql.with_shards(identity.shards)
+        self.sql = Sql("sqlite", shards=identity.shards)
 
     def check_borrowed(self, connection: sqlite3.Connection) -> str | None:
         """Why a caller's connection cannot be used; None if it can."""
