@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from onefold.cli.command_context import CliContext, ListsByDefault, at_desk, at_new_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, with_context, with_new_database
 from onefold.cli.parsers import duration
 from onefold.cli.render import when
 from onefold.model.api_key import key_scopes
@@ -25,9 +25,9 @@ COLUMNS = ("id", "tenant", "name", "scopes", "rate", "created", "expires", "revo
 
 
 @apikeys.command()
-@at_new_desk
+@with_new_database
 def create(
-    desk: CliContext,
+    cli: CliContext,
     *,
     scope: Annotated[
         list[str],
@@ -46,15 +46,15 @@ def create(
     ] = None,
 ) -> None:
     """Create an API key and print it. It is not stored, and cannot be shown again."""
-    new = desk.onefold.api_keys.create(
-        desk.tenant,
+    new = cli.onefold.api_keys.create(
+        cli.tenant,
         scopes=key_scopes(scope),
         name=name,
         rate=rate,
         expires_in=None if expires is None else duration(expires, "expires"),
     )
-    desk.answer({**_value(new.key), "key": new.text}, new.text)
-    if not desk.as_json:
+    cli.answer({**_value(new.key), "key": new.text}, new.text)
+    if not cli.as_json:
         # On standard error, so that a pipe receives only the key.
         owner = f"for the tenant {new.key.tenant}" if new.key.tenant else "without a tenant"
         typer.echo(
@@ -64,11 +64,11 @@ def create(
 
 
 @apikeys.command("list")
-@at_desk
-def list_keys(desk: CliContext) -> None:
+@with_context
+def list_keys(cli: CliContext) -> None:
     """List API keys of one tenant or all, without secrets. `onefold apikeys` does the same."""
-    found = desk.onefold.api_keys.find(desk.tenant or None)
-    desk.answer_table(
+    found = cli.onefold.api_keys.find(cli.tenant or None)
+    cli.answer_table(
         [_value(key) for key in found],
         COLUMNS,
         [_row(key) for key in found],
@@ -77,14 +77,14 @@ def list_keys(desk: CliContext) -> None:
 
 
 @apikeys.command()
-@at_desk
+@with_context
 def revoke(
-    desk: CliContext,
+    cli: CliContext,
     key: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, or the whole key.")],
 ) -> None:
     """Revoke an API key at once. This cannot be undone."""
-    revoked = desk.onefold.api_keys.revoke(key)
-    desk.answer(
+    revoked = cli.onefold.api_keys.revoke(key)
+    cli.answer(
         {"revoked": revoked},
         "The key is revoked: requests with it are rejected."
         if revoked

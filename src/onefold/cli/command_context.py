@@ -1,8 +1,8 @@
 """What the commands of operators share: the database, the tenant and the output format.
 
-`@at_desk` passes a `CliContext` to a command and adds the shared options: `--database`,
-`--schema`, `--app`, `--tenant` and `--json`. Without `--database` and `--app`, commands use the
-database of `onefold serve` and `onefold worker`.
+`@with_context` passes a `CliContext` to a command as `cli`, and adds the shared options:
+`--database`, `--schema`, `--app`, `--tenant` and `--json`. Without `--database` and `--app`,
+commands use the database of `onefold serve` and `onefold worker`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class CliContext:
         if self.as_json:
             _print_json(value)
         else:
-            typer.echo(_harmless(sentence))
+            typer.echo(_escaped(sentence))
 
     def answer_table(
         self, value: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, none: str
@@ -109,7 +109,7 @@ def _print_json(value: object) -> None:
     typer.echo(json_text(value, indent=2))
 
 
-def _harmless(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escape control characters: keys can come from untrusted clients."""
     return _CONTROLS.sub(lambda found: repr(found.group())[1:-1], text)
 
@@ -121,12 +121,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_column(column, no_wrap=not sys.stdout.isatty())
     for row in rows:
         # As text: stored values must not be read as markup.
-        table.add_row(*(Text("" if cell is None else _harmless(str(cell))) for cell in row))
+        table.add_row(*(Text("" if cell is None else _escaped(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
 
 
-def _at_desk(*, makes: bool) -> Expand:
-    def open_desk(
+def _with_context(*, creates: bool) -> Expand:
+    def open_context(
         *,
         context: typer.Context,
         database: DatabaseOption = None,
@@ -137,16 +137,16 @@ def _at_desk(*, makes: bool) -> Expand:
     ) -> CliContext:
         """Open the database; typer closes it after the command."""
         onefold = context.with_resource(chosen(context, database, schema, app).open())
-        if not makes:
+        if not creates:
             _refuse_absent(onefold)
         return CliContext(onefold, tenant, as_json=as_json)
 
-    return expanded("desk", open_desk)
+    return expanded("cli", open_context)
 
 
-at_desk: Expand = _at_desk(makes=False)
+with_context: Expand = _with_context(creates=False)
 """Passes the context to a command and adds the shared options."""
-at_new_desk: Expand = _at_desk(makes=True)
+with_new_database: Expand = _with_context(creates=True)
 """The same, for a command that may create the database."""
 
 
@@ -168,7 +168,7 @@ def chosen(context: typer.Context, database: str | None, schema: str, app: str |
     """The database of the options, or else that of `onefold serve` and `onefold worker`."""
     if database is None and app is None:
         database, app = configured("serve", "database"), configured("worker", "app")
-    if database is not None and _is_beaten(context):
+    if database is not None and _database_wins(context):
         app = None
     if _source(context, "schema") == "DEFAULT":
         schema = configured("serve", "schema") or schema
@@ -186,7 +186,7 @@ def _refuse_absent(onefold: Onefold) -> None:
         )
 
 
-def _is_beaten(context: typer.Context) -> bool:
+def _database_wins(context: typer.Context) -> bool:
     """Whether the database overrides the app: options override the environment."""
     given = {name: _source(context, name) == "COMMANDLINE" for name in ("database", "app")}
     if all(given.values()):

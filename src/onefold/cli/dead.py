@@ -8,7 +8,7 @@ import typer
 
 from onefold import ConflictingOptions, UsageError, WrongState
 from onefold.app.jobs import FindOptions  # noqa: TC001 - read by typer
-from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.jobs import (
     AfterOption,
     JobId,
@@ -48,32 +48,32 @@ COUNTED = 1000
 
 
 @dead.command("list")
-@at_desk
+@with_context
 @filtered
 def list_dead(
-    desk: CliContext,
+    cli: CliContext,
     filters: FindOptions,
     *,
     limit: PageOption = 50,
     after: AfterOption = None,
 ) -> None:
     """List dead letters, newest first. `onefold dead` does the same."""
-    page = desk.calls.find(limit=limit, after=after, newest_first=True, **_dead(filters))
-    show_page(desk, page, COLUMNS, _row, none="No dead letters found.")
+    page = cli.calls.find(limit=limit, after=after, newest_first=True, **_dead(filters))
+    show_page(cli, page, COLUMNS, _row, none="No dead letters found.")
 
 
 @dead.command()
-@at_desk
-def show(desk: CliContext, job_id: JobId) -> None:
+@with_context
+def show(cli: CliContext, job_id: JobId) -> None:
     """Show a dead letter with its attempts and steps."""
-    show_job(desk, _found(desk, job_id))
+    show_job(cli, _found(cli, job_id))
 
 
 @dead.command()
-@at_desk
+@with_context
 @filtered
 def replay(
-    desk: CliContext,
+    cli: CliContext,
     filters: FindOptions,
     job_id: MaybeJobId = None,
     *,
@@ -90,31 +90,31 @@ def replay(
     """Run dead letters again: one by its id, or many by filter. Safe to repeat."""
     if job_id is not None:
         _refuse_filters(filters, everything=everything)
-        answer = desk.calls.replay(job_id, fresh=fresh)
-        job = desk.calls.get(answer.id)
+        answer = cli.calls.replay(job_id, fresh=fresh)
+        job = cli.calls.get(answer.id)
         state = None if job is None else job.state
-        return desk.answer(
+        return cli.answer(
             {"id": answer.id, "duplicate": answer.duplicate, "state": state},
             f"Not replayed: the job {answer.id} already exists ({state})."
             if answer.duplicate
             else f"Replayed {answer.id}.",
         )
-    _check_many(desk, filters, "replay", everything=everything, yes=yes)
-    answers = desk.calls.dead.replay(fresh=fresh, limit=limit, **_dead(filters))
+    _check_many(cli, filters, "replay", everything=everything, yes=yes)
+    answers = cli.calls.dead.replay(fresh=fresh, limit=limit, **_dead(filters))
     skipped = (
         f"; skipped {answers.skipped} because a newer job holds the key" if answers.skipped else ""
     )
-    return desk.answer(
+    return cli.answer(
         {"replayed": answers.inserted, "skipped": answers.skipped},
         f"Replayed {answers.inserted}{skipped}.",
     )
 
 
 @dead.command()
-@at_desk
+@with_context
 @filtered
 def drop(
-    desk: CliContext,
+    cli: CliContext,
     filters: FindOptions,
     job_id: MaybeJobId = None,
     *,
@@ -125,19 +125,19 @@ def drop(
     """Delete dead letters and free their keys: one by its id, or many by filter."""
     if job_id is not None:
         _refuse_filters(filters, everything=everything)
-        dropped = int(desk.calls.delete(_found(desk, job_id).id))
+        dropped = int(cli.calls.delete(_found(cli, job_id).id))
     else:
-        _check_many(desk, filters, "drop", everything=everything, yes=yes)
-        dropped = desk.calls.dead.delete(limit=limit, **_dead(filters))
-    desk.answer({"dropped": dropped}, f"Dropped {dropped}.")
+        _check_many(cli, filters, "drop", everything=everything, yes=yes)
+        dropped = cli.calls.dead.delete(limit=limit, **_dead(filters))
+    cli.answer({"dropped": dropped}, f"Dropped {dropped}.")
 
 
 def _dead(filters: FindOptions) -> FindOptions:
     return {**filters, "state": "dead"}
 
 
-def _found(desk: CliContext, job_id: str) -> Job:
-    job = found_job(desk, job_id)
+def _found(cli: CliContext, job_id: str) -> Job:
+    job = found_job(cli, job_id)
     if job.state != "dead":
         raise WrongState(job.id, state=job.state, wanted="a dead letter")
     return job
@@ -149,14 +149,14 @@ def _refuse_filters(filters: FindOptions, *, everything: bool) -> None:
 
 
 def _check_many(
-    desk: CliContext, filters: FindOptions, verb: str, *, everything: bool, yes: bool
+    cli: CliContext, filters: FindOptions, verb: str, *, everything: bool, yes: bool
 ) -> None:
     """An empty shell variable must not select all dead letters."""
     if not filters and not everything:
         raise UsageError(f"Give the ID of one job, a filter, or --all to {verb} all dead letters.")
     if yes:
         return
-    page = desk.calls.find(limit=COUNTED, **_dead(filters))
+    page = cli.calls.find(limit=COUNTED, **_dead(filters))
     count = f"{len(page)} or more" if page.next is not None else str(len(page))
     raise UsageError(f"This would {verb} {count} dead letters. Add --yes to do it.")
 

@@ -9,7 +9,7 @@ import typer
 from onefold import JobNotFound
 from onefold.app.jobs import FindOptions  # noqa: TC001 - read by typer
 from onefold.cli import parsers
-from onefold.cli.command_context import CliContext, ListsByDefault, at_desk, print_table
+from onefold.cli.command_context import CliContext, ListsByDefault, print_table, with_context
 from onefold.cli.parsers import Expand, expanded
 from onefold.cli.render import (
     SHORT,
@@ -93,10 +93,10 @@ filtered: Expand = expanded("filters", read_filters)
 
 
 @jobs.command("list")
-@at_desk
+@with_context
 @filtered
 def list_jobs(
-    desk: CliContext,
+    cli: CliContext,
     filters: FindOptions,
     *,
     state: Annotated[
@@ -115,28 +115,28 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. `onefold jobs` does the same."""
     wanted: FindOptions = {**filters, "state": state, "unique_key": unique_key}
-    page = desk.calls.find(limit=limit, after=after, newest_first=True, **wanted)
-    show_page(desk, page, COLUMNS, _row, none="No jobs found.")
+    page = cli.calls.find(limit=limit, after=after, newest_first=True, **wanted)
+    show_page(cli, page, COLUMNS, _row, none="No jobs found.")
 
 
 @jobs.command()
-@at_desk
-def show(desk: CliContext, job_id: JobId) -> None:
+@with_context
+def show(cli: CliContext, job_id: JobId) -> None:
     """Show a job with its attempts and steps."""
-    show_job(desk, found_job(desk, job_id))
+    show_job(cli, found_job(cli, job_id))
 
 
 @jobs.command()
-@at_desk
-def cancel(desk: CliContext, job_id: JobId, *, reason: ReasonOption = None) -> None:
+@with_context
+def cancel(cli: CliContext, job_id: JobId, *, reason: ReasonOption = None) -> None:
     """Cancel a queued or running job. Safe to repeat."""
-    cancelled = desk.calls.cancel(job_id, reason=reason)
+    cancelled = cli.calls.cancel(job_id, reason=reason)
     sentence = f"Cancelled {job_id}." if cancelled else f"{job_id} is already cancelled."
-    desk.answer({"id": job_id, "cancelled": cancelled}, sentence)
+    cli.answer({"id": job_id, "cancelled": cancelled}, sentence)
 
 
 def show_page(
-    desk: CliContext,
+    cli: CliContext,
     page: JobPage,
     columns: Sequence[str],
     row: Callable[[Job], Sequence[object]],
@@ -145,8 +145,8 @@ def show_page(
 ) -> None:
     """Print a page of jobs, and the cursor of the next page."""
     value = {"jobs": [job_value(job) for job in page], "next": page.next}
-    desk.answer_table(value, columns, [row(job) for job in page], none=none)
-    if page.next is not None and not desk.as_json:
+    cli.answer_table(value, columns, [row(job) for job in page], none=none)
+    if page.next is not None and not cli.as_json:
         typer.echo(f"There are more: --after {page.next}")
 
 
@@ -164,24 +164,24 @@ def _row(job: Job) -> tuple[object, ...]:
     )
 
 
-def found_job(desk: CliContext, job_id: str) -> Job:
+def found_job(cli: CliContext, job_id: str) -> Job:
     """The job, or `JobNotFound`."""
-    job = desk.calls.get(job_id)
+    job = cli.calls.get(job_id)
     if job is None:
         raise JobNotFound(job_id)
     return job
 
 
-def show_job(desk: CliContext, job: Job) -> None:
+def show_job(cli: CliContext, job: Job) -> None:
     """Print a job, its attempts and its steps."""
-    attempts, steps = desk.calls.deliveries.attempts(job.id), desk.calls.deliveries.steps(job.id)
+    attempts, steps = cli.calls.deliveries.attempts(job.id), cli.calls.deliveries.steps(job.id)
     value = {
         **job_value(job),
         "attempts": [attempt_value(attempt) for attempt in attempts],
         "steps": [step_value(step) for step in steps],
     }
-    desk.answer(value, "\n".join(job_lines(job)))
+    cli.answer(value, "\n".join(job_lines(job)))
     for columns, rows in ((ATTEMPTS, attempt_rows(attempts)), (STEPS, step_rows(steps))):
-        if rows and not desk.as_json:
+        if rows and not cli.as_json:
             typer.echo()
             print_table(columns, rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
@@ -12,10 +11,10 @@ import typer
 
 from onefold import ConflictingOptions, InvalidInput
 from onefold.app.keys import KeyFilters  # noqa: TC001 - read by typer
-from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.jobs import AfterOption, PageOption  # noqa: TC001 - read by typer
 from onefold.cli.parsers import Expand, expanded, json_value
-from onefold.cli.render import json_text, when
+from onefold.cli.render import field_lines, when
 from onefold.model.claim import ClaimKey
 from onefold.model.step import read_name
 from onefold.model.stored_key import KeyState  # noqa: TC001 - read by typer
@@ -69,50 +68,43 @@ filtered: Expand = expanded("filters", read_filters)
 
 
 @keys.command("list")
-@at_desk
+@with_context
 @filtered
 def list_keys(
-    desk: CliContext,
+    cli: CliContext,
     filters: KeyFilters,
     *,
     limit: PageOption = 50,
     after: AfterOption = None,
 ) -> None:
     """List keys with their state, without results. `onefold keys` does the same."""
-    page = desk.calls.keys.find(limit=limit, after=after, **filters)
-    desk.answer_table(
+    page = cli.calls.keys.find(limit=limit, after=after, **filters)
+    cli.answer_table(
         {"keys": [_value(key) for key in page], "next": page.next},
         COLUMNS,
         [_row(key) for key in page],
         none="No keys found.",
     )
-    if page.next is not None and not desk.as_json:
+    if page.next is not None and not cli.as_json:
         typer.echo(f"There are more: --after {shlex.quote(page.next)}")
 
 
 @keys.command()
-@at_desk
-def show(
-    desk: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument
-) -> None:
+@with_context
+def show(cli: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument) -> None:
     """Show a key and its stored result, which may be personal data."""
-    page = desk.calls.keys.find(surface=surface, scope=scope, key=key, results=True)
+    page = cli.calls.keys.find(surface=surface, scope=scope, key=key, results=True)
     if not page.keys:
-        return desk.answer(None, "The key does not exist.")
+        return cli.answer(None, "The key does not exist.")
     (found,) = page
-    value = {**_value(found), "result": found.result, "steps": _steps(desk, found)}
-    lines = [
-        f"{name.replace('_', ' '):<12}  {_shown(part)}"
-        for name, part in value.items()
-        if part not in (None, "", {})
-    ]
-    return desk.answer(value, "\n".join(lines))
+    value = {**_value(found), "result": found.result, "steps": _steps(cli, found)}
+    return cli.answer(value, "\n".join(field_lines(value)))
 
 
 @keys.command()
-@at_desk
+@with_context
 def release(
-    desk: CliContext,
+    cli: CliContext,
     surface: SurfaceArgument,
     scope: ScopeArgument,
     key: KeyArgument,
@@ -120,17 +112,17 @@ def release(
     step: StepOption = None,
 ) -> None:
     """Release a key or a step, even if an attempt holds it. The next attempt runs."""
-    released = desk.calls.keys.force_release(scope, key, surface=surface, step=step)
-    desk.answer(
+    released = cli.calls.keys.force_release(scope, key, surface=surface, step=step)
+    cli.answer(
         {"released": released},
         f"Released {step or key}." if released else _unchanged(step),
     )
 
 
 @keys.command()
-@at_desk
+@with_context
 def settle(
-    desk: CliContext,
+    cli: CliContext,
     surface: SurfaceArgument,
     scope: ScopeArgument,
     key: KeyArgument,
@@ -154,19 +146,19 @@ def settle(
 ) -> None:
     """Store a result for a key or a step, even if an attempt holds it."""
     given = _given("" if step else surface, result, status, body, content_type)
-    settled = desk.calls.keys.force_settle(scope, key, given, surface=surface, step=step)
-    desk.answer(
+    settled = cli.calls.keys.force_settle(scope, key, given, surface=surface, step=step)
+    cli.answer(
         {"settled": settled},
         f"Settled {step or key}." if settled else _unchanged(step),
     )
 
 
 @keys.command()
-@at_desk
-def sweep(desk: CliContext) -> None:
+@with_context
+def sweep(cli: CliContext) -> None:
     """Delete expired keys of all tenants, as workers do."""
-    swept = desk.onefold.deliveries.sweep()
-    desk.answer({"swept": swept}, f"Deleted {swept} expired keys.")
+    swept = cli.onefold.deliveries.sweep()
+    cli.answer({"swept": swept}, f"Deleted {swept} expired keys.")
 
 
 def _given(
@@ -191,11 +183,11 @@ def _unchanged(step: str | None) -> str:
     return "The step does not exist, or it has ended."
 
 
-def _steps(desk: CliContext, found: StoredKey) -> dict[str, str]:
+def _steps(cli: CliContext, found: StoredKey) -> dict[str, str]:
     """The steps of the last attempt, by name."""
     place = ClaimKey(found.tenant, *found.place)
     rows = {
-        read_name(row.key): row for row in desk.calls.keys.find(surface="step", scope=place.steps)
+        read_name(row.key): row for row in cli.calls.keys.find(surface="step", scope=place.steps)
     }
     # Generations are ids of claims, which grow with time.
     last = max((name.generation for name in rows), default=0)
@@ -210,12 +202,6 @@ def _value(key: StoredKey) -> dict[str, Any]:
     value: dict[str, Any] = msgspec.structs.asdict(key)
     del value["result"]
     return value
-
-
-def _shown(part: object) -> str:
-    if isinstance(part, datetime):
-        return when(part) or ""
-    return part if isinstance(part, str) else json_text(part)
 
 
 def _row(key: StoredKey) -> tuple[object, ...]:

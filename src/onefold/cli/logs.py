@@ -41,7 +41,7 @@ def configure(form: str, level: str, *, worker: str | None = None) -> None:
     if level.lower() not in LEVELS:
         raise InvalidInput("log_level", f"must be one of {', '.join(LEVELS)}, got {level!r}")
     handler = _handler(form)
-    handler.addFilter(_Knows(worker))
+    handler.addFilter(_AddJob(worker))
     root = logging.getLogger()
     for before in root.handlers[:]:
         root.removeHandler(before)
@@ -75,7 +75,7 @@ def _handler(form: str) -> logging.Handler:
     return handler
 
 
-class _Knows(logging.Filter):
+class _AddJob(logging.Filter):
     """Adds the job and the worker to a record that does not have them."""
 
     def __init__(self, worker: str | None) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from onefold import ConflictingOptions, InvalidInput, Limit, QueueCounts
-from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.model.queue import CONFIDENTIAL
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each 
 
 
 @queues.command("list")
-@at_desk
-def list_queues(desk: CliContext) -> None:
+@with_context
+def list_queues(cli: CliContext) -> None:
     """List queues with settings or unfinished jobs. `onefold queues` does the same."""
-    found = desk.onefold.queues.find().queues
-    desk.answer_table(
+    found = cli.onefold.queues.find().queues
+    cli.answer_table(
         [_value(queue) for queue in found],
         COLUMNS,
         [_row(queue) for queue in found],
@@ -38,25 +38,25 @@ def list_queues(desk: CliContext) -> None:
 
 
 @queues.command()
-@at_desk
-def pause(desk: CliContext, name: QueueName) -> None:
+@with_context
+def pause(cli: CliContext, name: QueueName) -> None:
     """Pause a queue: no worker takes its jobs. Running jobs continue."""
-    desk.onefold.queues.pause(name)
-    desk.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
+    cli.onefold.queues.pause(name)
+    cli.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
 
 
 @queues.command()
-@at_desk
-def resume(desk: CliContext, name: QueueName) -> None:
+@with_context
+def resume(cli: CliContext, name: QueueName) -> None:
     """Resume a paused queue."""
-    desk.onefold.queues.resume(name)
-    desk.answer({"queue": name, "paused": False}, f"The queue {name} is resumed.")
+    cli.onefold.queues.resume(name)
+    cli.answer({"queue": name, "paused": False}, f"The queue {name} is resumed.")
 
 
 @queues.command()
-@at_desk
+@with_context
 def limit(
-    desk: CliContext,
+    cli: CliContext,
     name: QueueName,
     *,
     concurrency: Annotated[
@@ -84,16 +84,16 @@ def limit(
     if clear and limited:
         raise ConflictingOptions("clear", "removes all limits: use it without other options")
     if clear:
-        desk.onefold.queues.clear_limits(name)
-        return desk.answer({"queue": name, "cleared": True}, f"The limits of {name} are removed.")
+        cli.onefold.queues.clear_limits(name)
+        return cli.answer({"queue": name, "cleared": True}, f"The limits of {name} are removed.")
     if not limited:
         raise InvalidInput(
             "limit",
             "needs --concurrency, --rate, --group-concurrency, --group-rate, --ordered or --clear",
         )
-    desk.onefold.queues.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
-    (now,) = (queue for queue in desk.onefold.queues.find() if queue.full_name == name)
-    return desk.answer(_value(now), f"The queue {name} is limited: {_limits(now)}.")
+    cli.onefold.queues.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
+    (now,) = (queue for queue in cli.onefold.queues.find() if queue.full_name == name)
+    return cli.answer(_value(now), f"The queue {name} is limited: {_limits(now)}.")
 
 
 def _limit(concurrency: int | None, rate: str | None) -> Limit | None:

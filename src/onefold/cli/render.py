@@ -52,13 +52,20 @@ def job_lines(job: Job) -> Iterator[str]:
     value["attempt"] = f"{job.attempt} of {job.max_attempts}"
     value["error"] = problem(job.error)
     hidden = {"tenant", "max_attempts", "generation"}
-    for name, found in value.items():
-        if name not in hidden and found not in (None, "", (), {}, 0, msgspec.UNSET):
-            yield f"{name.replace('_', ' '):<12}  {_shown(found)}"
+    yield from field_lines(
+        {name: found for name, found in value.items() if name not in hidden and found != 0}
+    )
     trace = (job.error or {}).get("traceback")
     if trace:
         yield ""
         yield from str(trace).splitlines()
+
+
+def field_lines(value: Mapping[str, object]) -> Iterator[str]:
+    """One line per field; empty fields are left out."""
+    for name, found in value.items():
+        if found not in (None, "", (), {}, msgspec.UNSET):
+            yield f"{name.replace('_', ' '):<12}  {_shown(found)}"
 
 
 def _shown(found: object) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.render import when
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "l
 
 
 @schedules.command("list")
-@at_desk
-def list_schedules(desk: CliContext) -> None:
+@with_context
+def list_schedules(cli: CliContext) -> None:
     """List schedules with their last and next tick. `onefold schedules` does the same."""
-    found = desk.calls.schedules.find()
-    desk.answer_table(
+    found = cli.calls.schedules.find()
+    cli.answer_table(
         [_value(schedule) for schedule in found],
         COLUMNS,
         [_row(schedule) for schedule in found],
@@ -35,30 +35,30 @@ def list_schedules(desk: CliContext) -> None:
 
 
 @schedules.command()
-@at_desk
-def pause(desk: CliContext, name: ScheduleName) -> None:
+@with_context
+def pause(cli: CliContext, name: ScheduleName) -> None:
     """Pause a schedule. Safe to repeat."""
-    changed = desk.calls.schedules.pause(name)
+    changed = cli.calls.schedules.pause(name)
     sentence = f"The schedule {name} {'is' if changed else 'was already'} paused."
-    desk.answer({"schedule": name, "paused": True, "changed": changed}, sentence)
+    cli.answer({"schedule": name, "paused": True, "changed": changed}, sentence)
 
 
 @schedules.command()
-@at_desk
-def resume(desk: CliContext, name: ScheduleName) -> None:
+@with_context
+def resume(cli: CliContext, name: ScheduleName) -> None:
     """Resume a paused schedule. Ticks missed during the pause are not enqueued."""
-    changed = desk.calls.schedules.resume(name)
+    changed = cli.calls.schedules.resume(name)
     sentence = f"The schedule {name} {'is resumed' if changed else 'was not paused'}."
-    desk.answer({"schedule": name, "paused": False, "changed": changed}, sentence)
+    cli.answer({"schedule": name, "paused": False, "changed": changed}, sentence)
 
 
 @schedules.command()
-@at_desk
-def run(desk: CliContext, name: ScheduleName) -> None:
+@with_context
+def run(cli: CliContext, name: ScheduleName) -> None:
     """Enqueue a job of a schedule now, even if it is paused. Its ticks do not change."""
-    enqueued = desk.calls.schedules.run_now(name)
+    enqueued = cli.calls.schedules.run_now(name)
     outcome = "already exists" if enqueued.duplicate else "is enqueued"
-    desk.answer(
+    cli.answer(
         {"schedule": name, "id": enqueued.id, "duplicate": enqueued.duplicate},
         f"The job {enqueued.id} {outcome}.",
     )

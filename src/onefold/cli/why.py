@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onefold.cli.command_context import CliContext, at_desk
+from onefold.cli.command_context import CliContext, with_context
 from onefold.cli.parsers import json_value
 from onefold.cli.render import when
 
@@ -30,9 +30,9 @@ STATES = {
 }
 
 
-@at_desk
+@with_context
 def why(
-    desk: CliContext,
+    cli: CliContext,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key.")],
     *,
     surface: Annotated[
@@ -54,9 +54,9 @@ def why(
 ) -> None:
     """Show why requests with a key are duplicates: the holders of the key."""
     more: dict[str, Any] = {} if payload is None else {"payload": json_value(payload, "payload")}
-    found = desk.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
+    found = cli.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
     blocks = ["\n".join(_lines(holder)) for holder in found]
-    desk.answer(
+    cli.answer(
         found, "\n\n".join(blocks) or "The key has no holder: the next request with it runs."
     )
 

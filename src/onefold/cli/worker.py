@@ -101,7 +101,7 @@ def worker(
         settings = worker_settings(options)
         options["name"] = settings.name
     except InvalidInput as error:
-        raise _blamed(error, context) from error
+        raise _with_place(error, context) from error
     if app is None:
         raise UsageError(
             "No application is given: run onefold worker MODULE:APP, or set ONEFOLD_APP, or app in"
@@ -146,7 +146,7 @@ def _options(
     return cast("WorkerOptions", given)
 
 
-def _blamed(error: InvalidInput, context: typer.Context) -> InvalidInput:
+def _with_place(error: InvalidInput, context: typer.Context) -> InvalidInput:
     """The same error with the place of the value: a flag, a variable or a file."""
     field = error.field.partition("[")[0]
     source = context.get_parameter_source(field)
