@@ -44,9 +44,19 @@ def receiver(webhook: Webhook) -> Receiver:
 
 def post(app: Any, path: str = PATH) -> list[int]:
     """Two deliveries, over a real socket, by a sender that follows no redirect."""
-    body = json.dumps(
-        {"id": JOB, "queue": "payments", "payload": 5, "kind": "pay", "fence": 1, "attempt": 1}
-    ).encode()
+    job = {
+        "id": JOB,
+        "queue": "payments",
+        "payload": 5,
+        "attempt": 1,
+        "maxAttempts": 8,
+        "deferCount": 0,
+        "createdAt": "2026-11-15T10:00:00.000Z",
+        "kind": "pay",
+        "fence": 1,
+        "generation": 0,
+    }
+    body = json.dumps(job).encode()
     headers = dict(sign(SECRET, id=JOB, body=body, now=datetime.now(UTC)))
     with served(app) as (host, port):
         url = f"http://{host}:{port}{path}"

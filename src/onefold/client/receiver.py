@@ -37,10 +37,11 @@ from onefold.web.webhooks.webhook import WebhookSettings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from wsgiref.types import WSGIApplication
 
     from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest, HttpResponse
-    from onefold.web.webhooks.endpoint import Arguments, Handler, WsgiWebhook
+    from onefold.web.webhooks.endpoint import Arguments, Handler
     from onefold.web.webhooks.provider import Secrets
     from onefold.web.webhooks.webhook_event import Received, Verified
 
@@ -111,7 +112,7 @@ class Receiver(WebhookEndpoint):
             self.dedupe = dedupe
 
     @property
-    def wsgi(self) -> WsgiWebhook:
+    def wsgi(self) -> WSGIApplication:
         """The endpoint as a WSGI application, for a plain handler, which runs in threads."""
         if isinstance(self.client, AsyncClient):
             raise UsageError("A WSGI endpoint cannot await: use a Client, not an AsyncClient.")

@@ -20,7 +20,7 @@ from onefold.web.webhooks.provider import BadSignature
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
     from typing import TypeAlias
-    from wsgiref.types import StartResponse, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from onefold.runtime import Procedure, Runtime
     from onefold.web.webhooks.webhook_event import Verified
@@ -89,9 +89,9 @@ class WebhookEndpoint:
         return AsgiWebhook(self)
 
     @property
-    def wsgi(self) -> WsgiWebhook:
-        """The endpoint as a WSGI application."""
-        return WsgiWebhook(self)
+    def wsgi(self) -> WSGIApplication:
+        """The endpoint as a WSGI application: mount it, or run it."""
+        return self._call_wsgi
 
     def process(self, handler: F) -> F:
         """Decorate the handler: a function or a coroutine function."""
@@ -219,6 +219,13 @@ class WebhookEndpoint:
         self._threads.submit(_run, accepted)
         return responses.ACCEPTED
 
+    def _call_wsgi(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        response = self.respond_wsgi(environ)
+        start_response(status_line(response.status), list(response.headers))
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else response.body]
+
 
 def _run(delivery: EndpointDelivery) -> None:
     try:
@@ -247,19 +254,6 @@ class AsgiWebhook:
         await send({"type": "http.response.body", "body": body})
         if work is not None:
             await work()
-
-
-class WsgiWebhook:
-    """A WSGI application: mount it, or run it."""
-
-    def __init__(self, endpoint: WebhookEndpoint) -> None:
-        self._endpoint = endpoint
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Receive one request."""
-        response = self._endpoint.respond_wsgi(environ)
-        start_response(status_line(response.status), list(response.headers))
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else response.body]
 
 
 def _asgi_request(scope: Scope) -> HttpRequest:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from onefold.databases import Build
     from onefold.databases.handler_transaction import HandlerTransaction
-    from onefold.model.event import WebhookOutcome
+    from onefold.model.event import WebhookEvent, WebhookOutcome
     from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest
     from onefold.web.webhooks.webhook import WebhookSettings
@@ -163,12 +163,7 @@ class WebhookDelivery(EndpointDelivery):
             case Won():
                 return None
             case Replay(result):
-                verified, settings = self._verified, self._settings
-                settings.report(
-                    WebhookDuplicate(
-                        verified.provider, settings.name, verified.event_type, by, settings.tenant
-                    )
-                )
+                self._report(WebhookDuplicate, event_type=self._verified.event_type, by=by)
                 return _replayed(result)
             case Busy():
                 self._claims.clear()
@@ -255,25 +250,23 @@ class WebhookDelivery(EndpointDelivery):
     # --- report -----------------------------------------------------------------------------------
 
     def _ended(self, outcome: WebhookOutcome) -> None:
-        verified, settings = self._verified, self._settings
-        settings.report(
-            WebhookReceived(
-                verified.provider,
-                settings.name,
-                outcome,
-                verified.event_type,
-                verified.secret_id,
-                verified.old_secret,
-                settings.tenant,
-            )
+        verified = self._verified
+        self._report(
+            WebhookReceived,
+            outcome=outcome,
+            event_type=verified.event_type,
+            secret_id=verified.secret_id,
+            old_secret=verified.old_secret,
         )
 
     def _alarm(self, reason: Literal["id reused", "body replayed", "outcome unknown"]) -> None:
-        verified, settings = self._verified, self._settings
         log.warning("A webhook of %s is suspect: %s.", self._scope, reason)
-        settings.report(
-            WebhookAlarm(verified.provider, settings.name, reason, verified.id, settings.tenant)
-        )
+        self._report(WebhookAlarm, reason=reason, id=self._verified.id)
+
+    def _report(self, kind: Callable[..., WebhookEvent], **fields: Any) -> None:
+        settings = self._settings
+        place = {"provider": self._verified.provider, "endpoint": settings.name}
+        settings.report(kind(**place, tenant=settings.tenant, **fields))
 
 
 def bounded(key: str) -> str:

@@ -46,23 +46,37 @@ class Refuse(OnefoldError):
         super().__init__(f"The webhook is rejected permanently: {reason}.", reason=reason)
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """An event with a valid signature."""
+class WebhookContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sender has sent."""
 
     provider: str
     id: str = ""
-    """The id of the sender, or `digest:` and the digest if it has none."""
-    secret_id: str
-    """The id of the secret that it was signed with."""
+    """The id of the sender, or `digest:` and a digest if it has none."""
     body: bytes
-    """As it was received."""
+    """As it was received; base64 in the payload of a job."""
     content: bytes | None = None
     """The event, if the body wraps it (forms of GitHub and Slack)."""
-    event_type: str | None = None
     timestamp: datetime | None = None
     """The signed time of the signature, if there is one."""
     occurred_at: datetime | None = None
     """The time of the event in its body; the same in every delivery."""
+
+    @property
+    def event(self) -> bytes:
+        """The event: the body, or the part of it that is the event."""
+        return self.body if self.content is None else self.content
+
+    def json(self) -> Any:
+        """The event, decoded. A body that is not JSON raises `msgspec.DecodeError`."""
+        return msgspec.json.decode(self.event)
+
+
+class Verified(WebhookContent, frozen=True, kw_only=True):
+    """An event with a valid signature."""
+
+    secret_id: str
+    """The id of the secret that it was signed with."""
+    event_type: str | None = None
     key: str | None = None
     """The key, if the id is not enough: shop, topic and event of Shopify."""
     digest: str = ""
@@ -78,44 +92,23 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
         if not self.id:
             msgspec.structs.force_setattr(self, "id", f"digest:{self.digest}")
 
-    @property
-    def event(self) -> bytes:
-        """The event: the body, or the part of it that is the event."""
-        return self.body if self.content is None else self.content
-
-    def json(self) -> Any:
-        """The event, decoded. A body that is not JSON raises `msgspec.DecodeError`."""
-        return msgspec.json.decode(self.event)
-
     def __repr__(self) -> str:
         # Without the body: this may be logged.
         return f"Verified(provider={self.provider!r}, id={self.id!r}, type={self.event_type!r})"
 
 
-class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
+class StoredEvent(WebhookContent, frozen=True, kw_only=True):
     """An event as the payload of a job, if the webhook enqueues jobs.
 
     @onefold.job(kind="stripe.event")
     def process(event: StoredEvent) -> None: ...
     """
 
-    provider: str
     endpoint: str
-    id: str
     type: str | None = None
-    body: bytes
-    """As it was received; base64 in the job's payload."""
-    content: bytes | None = None
-    """The event, if the body wraps it."""
     headers: Mapping[str, str] = {}
     """Headers about the event, without signatures."""
-    timestamp: datetime | None = None
-    occurred_at: datetime | None = None
     suspect: bool = False
-
-    def json(self) -> Any:
-        """The event, decoded."""
-        return msgspec.json.decode(self.body if self.content is None else self.content)
 
 
 class Received:
