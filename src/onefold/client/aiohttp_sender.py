@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from onefold.client.connection import FIRST_REJECTION, LONGEST_PROBLEM, complete, lower
+from onefold.client.connection import (
+    FIRST_REJECTION,
+    LONGEST_PROBLEM,
+    complete_response,
+    lower_names,
+)
 from onefold.client.problems import Unreachable
 from onefold.client.requests import ClientRequest, ClientResponse
 from onefold.errors import Needs, UsageError
@@ -46,7 +51,7 @@ class AiohttpSender:
                 body = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(self._url, _reason(error)) from error
-        return complete(self._url, response.status, response.headers, body)
+        return complete_response(self._url, response.status, response.headers, body)
 
     async def open(
         self, request: ClientRequest, *, silence: float
@@ -58,7 +63,7 @@ class AiohttpSender:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(self._url, _reason(error)) from error
         stream = AiohttpStream(response, self._url)
-        headers = lower(response.headers)
+        headers = lower_names(response.headers)
         if response.status < FIRST_REJECTION:
             return ClientResponse(response.status, headers, b""), stream
         try:

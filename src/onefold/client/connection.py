@@ -186,14 +186,16 @@ def wait_asked_by(response: ClientResponse | None) -> float:
     return 0.0 if wait is None else wait.total_seconds()
 
 
-def lower(headers: Mapping[str, str]) -> dict[str, str]:
+def lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers with names in lower case."""
     return {name.lower(): value for name, value in headers.items()}
 
 
-def complete(url: str, status: int, headers: Mapping[str, str], body: bytes) -> ClientResponse:
+def complete_response(
+    url: str, status: int, headers: Mapping[str, str], body: bytes
+) -> ClientResponse:
     """A response that says where it ends; otherwise `Unreachable`, because it may be cut."""
-    names = lower(headers)
+    names = lower_names(headers)
     # A length that was cut before its first digit is no number. If later digits were cut, fewer
     # bytes than sent are announced, and the HTTP library itself raises.
     has_length = status in WITHOUT_BODY or names.get("content-length", "").isdecimal()

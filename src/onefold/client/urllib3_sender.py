@@ -6,7 +6,12 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from onefold.client.connection import FIRST_REJECTION, LONGEST_PROBLEM, complete, lower
+from onefold.client.connection import (
+    FIRST_REJECTION,
+    LONGEST_PROBLEM,
+    complete_response,
+    lower_names,
+)
 from onefold.client.problems import Unreachable
 from onefold.client.requests import ClientRequest, ClientResponse
 from onefold.errors import Needs, UsageError
@@ -47,7 +52,7 @@ class Urllib3Sender:
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(self._url, _reason(error)) from error
-        return complete(self._url, response.status, response.headers, body)
+        return complete_response(self._url, response.status, response.headers, body)
 
     async def asend(self, request: ClientRequest) -> ClientResponse:
         """Rejected: urllib3 blocks."""
@@ -63,7 +68,7 @@ class Urllib3Sender:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(self._url, _reason(error)) from error
         stream = Urllib3Stream(response, self._url)
-        headers = lower(response.headers)
+        headers = lower_names(response.headers)
         if response.status < FIRST_REJECTION:
             return ClientResponse(response.status, headers, b""), stream
         try:

@@ -249,12 +249,10 @@ def _parameter(
 def _responses(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, kind in route.answers.items():
-        if kind is None:
-            responses[str(status)] = _response(status)
-        elif isinstance(kind, str):
+        if isinstance(kind, str):
             responses[str(status)] = _response(status, kind, {"type": "string"})
         else:
-            responses[str(status)] = _response(status, "application/json", refs[kind])
+            responses[str(status)] = _response(status, "application/json", refs.get(kind))
     statuses = {*_ALWAYS, *route.problems}
     if route.body is not None or route.method == "POST":
         statuses.update(_WITH_BODY)
@@ -268,9 +266,11 @@ def _responses(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
     return responses
 
 
-def _response(status: int, media_type: str = "", schema: Any = None) -> dict[str, Any]:
+def _response(status: int, media_type: str, schema: Any) -> dict[str, Any]:
     response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-    return {**response, "content": {media_type: {"schema": schema}}} if media_type else response
+    if schema is not None:
+        response["content"] = {media_type: {"schema": schema}}
+    return response
 
 
 _STYLE: Final = """

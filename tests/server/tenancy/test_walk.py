@@ -39,6 +39,7 @@ def asks(of: Things) -> dict[str, Ask]:
         "deferJob": Ask(f"{job}/{of.running}/defer", {"retryAfter": 60}),
         "heartbeatJob": Ask(f"{job}/{of.running}/heartbeat", {}),
         "getJob": Ask(f"{job}/{of.waiting}"),
+        "getAttempts": Ask(f"{job}/{of.waiting}/attempts"),
         "findJobs": Ask(f"{job}?queue={of.queue}&uniqueKey={of.unique_key}&after={of.waiting}"),
         "cancelJob": Ask(f"{job}/{of.waiting}/cancel", {}),
         "deleteJob": Ask(f"{job}/{of.dead}"),
