@@ -277,7 +277,8 @@ def _is_lost(error: Exception, database: Database) -> bool:
 
 def is_blocking(target: object) -> bool:
     """True for a target of `begin`, False for one of `abegin`; else raises `WrongConnection`."""
-    names = _names(target.lent if isinstance(target, Given) else target)
+    target = target.lent if isinstance(target, Given) else target
+    names = _names(target)
     if not _BLOCKING.keys().isdisjoint(names):
         return True
     if not _AWAITED.keys().isdisjoint(names):

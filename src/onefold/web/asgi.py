@@ -43,36 +43,34 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 NOTHING: Final = digested(b"")
 
 WHOLE: Final = 64 * 1024 * 1024
-"""Of a body that is compared by its value, as many bytes are kept at most."""
+"""The most bytes of a body that are kept to compare it by its value."""
 
 
-class Conversation:
-    """One request and its answer."""
+class AsgiExchange:
+    """The messages of one ASGI request, in and out, around its `Exchange`."""
 
     template: str | None = None
     """The template of the matched route, if it is known."""
-    keeps_back: bool = False
+    is_held_back: bool = False
     """True if the response is completed even if the client has disconnected."""
 
     # Class attributes: most requests need none of them.
     _exchange: Exchange | None = None
     _digesting: Digesting | None = None
     _is_read: bool = False
-    _is_cut: bool = False
+    _is_incomplete: bool = False
     _is_gone: bool = False
     _start: Message | None = None
     _is_started: bool = False
     _is_replaced: bool = False
     _request: HttpRequest | None = None
 
-    def __init__(
-        self, registry: RouteRegistry, scope: MutableMapping[str, Any], receive: Receive, send: Send
-    ) -> None:
+    def __init__(self, registry: RouteRegistry, scope: Scope, receive: Receive, send: Send) -> None:
         self.registry: RouteRegistry = registry
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._ahead: deque[Message] = deque()
+        self._read_ahead: deque[Message] = deque()
         self._pieces: list[bytes] = []
 
     @property
@@ -94,22 +92,22 @@ class Conversation:
 
     # --- in ---------------------------------------------------------------------------------------
 
-    def listen(self, longest: int = WHOLE) -> None:
+    def digest_body(self, longest: int = WHOLE) -> None:
         """Digest the body while the application reads it. A longer one is rejected anyway."""
         self._digesting = Digesting(min(longest, WHOLE), request=self.request)
 
     async def receive(self) -> Message:
         """`receive` of the application."""
-        if self._ahead:
-            return self._ahead.popleft()
+        if self._read_ahead:
+            return self._read_ahead.popleft()
         if self._is_gone:
             return {"type": "http.disconnect"}
-        return await self._hear()
+        return await self._read_message()
 
-    async def _hear(self) -> Message:
+    async def _read_message(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            self._is_cut = not self._is_read
+            self._is_incomplete = not self._is_read
             self._is_gone = self._is_read = True
         elif self._digesting is not None and not self._is_read:
             self._digesting.feed(message.get("body", b""))
@@ -121,19 +119,19 @@ class Conversation:
         if self._digesting is None:
             return NOTHING
         while not self._is_read and self._digesting.length <= limit:
-            self._ahead.append(await self._hear())
+            self._read_ahead.append(await self._read_message())
         if self._digesting.length > limit:
             raise Refused(too_large(limit))
-        if self._is_cut:
+        if self._is_incomplete:
             raise Refused(make(INCOMPLETE))
         return self._digesting.done()
 
     async def disconnected(self) -> None:
-        """Returns when the client has gone."""
+        """Returns when the client has disconnected."""
         while not self._is_gone:
-            message = await self._hear()
+            message = await self._read_message()
             if message["type"] != "http.disconnect":
-                self._ahead.append(message)
+                self._read_ahead.append(message)
 
     # --- the handler ------------------------------------------------------------------------------
 
@@ -206,20 +204,16 @@ class Conversation:
             await self._forward()
 
     async def _forward(self) -> None:
-        """Send what came before the last piece: the end is not sent before it is stored."""
+        """Send all but the last piece: the end is not sent before it is stored."""
         assert self._start is not None
-        if not self._is_started:
-            self._is_started = True
-            await self._send_on(self._start)
-        elif len(self._pieces) > 1:
-            await self._send_on(
-                {"type": "http.response.body", "body": self._pieces[-2], "more_body": True}
-            )
-
-    async def _send_on(self, message: Message) -> None:
-        """If the client has disconnected, the rest of the response is still made and stored."""
+        # If the client has disconnected, the rest of the response is still made and stored.
         with suppress(OSError):
-            await self._send(message)
+            if not self._is_started:
+                self._is_started = True
+                await self._send(self._start)
+            elif len(self._pieces) > 1:
+                piece = self._pieces[-2]
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def _finish(self, body: bytes) -> None:
         assert self._exchange is not None
@@ -227,7 +221,7 @@ class Conversation:
         answer = HttpResponse(self._start["status"], _headers(self._start), body)
         final = await self._exchange.arun(self._exchange.finish(answer))
         if final is answer:
-            await self._say(body)
+            await self._send_response(body)
             return
         if self._is_started:
             # The client has a part of a response, and must not take it for all of it.
@@ -235,7 +229,7 @@ class Conversation:
         self._is_replaced = True
         await self.answer(final)
 
-    async def _say(self, body: bytes) -> None:
+    async def _send_response(self, body: bytes) -> None:
         assert self._start is not None
         if self._stream == "tombstone":
             await self._send(self._start)
@@ -266,13 +260,13 @@ def _headers(start: Message) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _request(scope: MutableMapping[str, Any], template: str | None) -> HttpRequest:
+def _request(scope: Scope, template: str | None) -> HttpRequest:
     raw: bytes | None = scope.get("raw_path")
     path = quote(scope["path"]) if raw is None else raw.decode("latin-1").partition("?")[0]
     root = quote(scope.get("root_path", ""))
     return HttpRequest(
         method=scope["method"],
-        # Whatever a proxy has put in front: it is the same route.
+        # Without the prefix of a proxy: it is the same route.
         path=path.removeprefix(root) or "/",
         query=scope.get("query_string", b"").decode("latin-1"),
         route=template,
@@ -283,7 +277,7 @@ def _request(scope: MutableMapping[str, Any], template: str | None) -> HttpReque
     )
 
 
-CONVERSATION: Final = "onefold.conversation"
+EXCHANGE: Final = "onefold.exchange"
 GRACE: Final = 30.0
 """Seconds that a shutdown waits for keyed requests in flight."""
 
@@ -293,7 +287,7 @@ HIDDEN: Final = frozenset(
 )
 """Extensions by which a response could be sent past the middleware."""
 
-DEAF: Final = "2.4"
+COMPLETES_RESPONSES: Final = "2.4"
 """From this version of ASGI on, applications stream until `send` raises because the client has
 disconnected. For a response that is held back it never raises, so they complete the response."""
 
@@ -329,43 +323,37 @@ class IdempotencyMiddleware:
         """True if a request without a key may need a transaction."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """ASGI; what passes untouched costs no coroutine of its own."""
-        if scope["type"] != "http":
-            return self._other(scope, receive, send)
-        if scope["method"] in SAFE:
+        """ASGI; a request that is only passed on costs no coroutine of its own."""
+        if scope["type"] == "lifespan":
+            return self._lifespan(scope, receive, send)
+        if scope["type"] != "http" or scope["method"] in SAFE:
             return self.app(scope, receive, send)
         if not self._is_checked:
             self._check(scope)
-        is_keyed, is_form = self._signs(scope)
+        is_keyed, is_form = self._key_signs(scope)
         if is_keyed or is_form:
             return self._keyed(scope, receive, send, is_keyed=is_keyed)
         if self._captures_all:
-            conversation = Conversation(self._registry, scope, receive, send)
-            guarded = _guarded(scope, conversation)
-            return self._converse(guarded, conversation, receive)
-        scope[CONVERSATION] = self._registry
+            exchange = AsgiExchange(self._registry, scope, receive, send)
+            guarded = _guarded(scope, exchange)
+            return self._pass_on(guarded, exchange, receive)
+        scope[EXCHANGE] = self._registry
         return self.app(scope, receive, send)
 
-    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._lifespan(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
-
     async def _keyed(self, scope: Scope, receive: Receive, send: Send, *, is_keyed: bool) -> None:
-        conversation = Conversation(self._registry, scope, receive, send)
+        exchange = AsgiExchange(self._registry, scope, receive, send)
         if is_keyed:
-            refusal = self._refusal(scope, conversation)
+            refusal = self._refusal(scope, exchange)
             if refusal is not None:
-                await conversation.answer(refusal)
+                await exchange.answer(refusal)
                 return
-        guarded = _guarded(scope, conversation)
-        if conversation.keeps_back:
-            guarded["asgi"] = {**scope.get("asgi", {}), "spec_version": DEAF}
-        conversation.listen(self._longest)
-        await self._apart(self._converse(guarded, conversation, conversation.receive))
+        guarded = _guarded(scope, exchange)
+        if exchange.is_held_back:
+            guarded["asgi"] = {**scope.get("asgi", {}), "spec_version": COMPLETES_RESPONSES}
+        exchange.digest_body(self._longest)
+        await self._run_to_end(self._pass_on(guarded, exchange, exchange.receive))
 
-    def _signs(self, scope: Scope) -> tuple[bool, bool]:
+    def _key_signs(self, scope: Scope) -> tuple[bool, bool]:
         is_keyed = is_form = False
         for name, value in scope["headers"]:
             if name in self._names:
@@ -374,31 +362,31 @@ class IdempotencyMiddleware:
                 is_form = value.startswith(FORMS)
         return is_keyed, is_form
 
-    def _refusal(self, scope: Scope, conversation: Conversation) -> HttpResponse | None:
+    def _refusal(self, scope: Scope, exchange: AsgiExchange) -> HttpResponse | None:
         """The rejection of a request before its body is read; None if it is accepted."""
         match = self._finder.find(scope)
         if match is None:
             return None
-        conversation.template = match.template
+        exchange.template = match.template
         if match.route is not None:
-            conversation.keeps_back = match.route.policy.stream != "tombstone"
-        return self._registry.refuse_early(match.route, conversation.request)
+            exchange.is_held_back = match.route.policy.stream != "tombstone"
+        return self._registry.refuse_early(match.route, exchange.request)
 
-    async def _converse(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
+    async def _pass_on(self, scope: Scope, exchange: AsgiExchange, receive: Receive) -> None:
         try:
-            await self._call(scope, conversation, receive)
+            await self._call(scope, exchange, receive)
         except BaseException as error:
-            if not await conversation.fail(error):
+            if not await exchange.fail(error):
                 raise
-        if conversation.is_open:
-            missing = RuntimeError("The application has ended without an answer.")
+        if exchange.is_open:
+            missing = RuntimeError("The application has ended without a response.")
             log.error("%s", missing)
-            await conversation.fail(missing)
+            await exchange.fail(missing)
 
-    async def _call(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
-        await self.app(scope, receive, conversation.send)
+    async def _call(self, scope: Scope, exchange: AsgiExchange, receive: Receive) -> None:
+        await self.app(scope, receive, exchange.send)
 
-    async def _apart(self, work: Any) -> None:
+    async def _run_to_end(self, work: Any) -> None:
         """Run to the end even if the server cancels the request."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -407,15 +395,13 @@ class IdempotencyMiddleware:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
-                task.add_done_callback(_tell)
+                task.add_done_callback(_log_failure)
             raise
 
     # --- the life of the application --------------------------------------------------------------
 
     def _check(self, scope: Scope) -> None:
-        """Check the routes once: at the start, or without lifespan with the first request."""
-        if self._is_checked:
-            return
+        """Check the routes: at the start, or without lifespan with the first request."""
         self._finder.collect(scope)
         self._registry.announce()
         policies = [route.policy for route in self._registry.routes]
@@ -437,18 +423,18 @@ class IdempotencyMiddleware:
             await send({"type": "lifespan.startup.failed", "message": message})
             return
 
-        async def heard() -> Message:
+        async def receive_shutdown() -> Message:
             message = await receive()
             if message["type"] == "lifespan.shutdown" and self._tasks:
                 await asyncio.wait(self._tasks, timeout=GRACE)
             return message
 
-        await self.app(scope, heard, send)
+        await self.app(scope, receive_shutdown, send)
 
 
-def _guarded(scope: Scope, conversation: Conversation) -> Scope:
+def _guarded(scope: Scope, exchange: AsgiExchange) -> Scope:
     """The scope of the application, without extensions that would bypass the middleware."""
-    guarded = {**scope, CONVERSATION: conversation}
+    guarded = {**scope, EXCHANGE: exchange}
     if "extensions" in scope:
         guarded["extensions"] = {
             name: value for name, value in scope["extensions"].items() if name not in HIDDEN
@@ -456,19 +442,19 @@ def _guarded(scope: Scope, conversation: Conversation) -> Scope:
     return guarded
 
 
-def _tell(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     """Log the error of a request whose client has disconnected."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("A request failed after its client had gone.", exc_info=error)
+        log.error("A request failed after its client had disconnected.", exc_info=error)
 
 
-def conversation_of(scope: Scope) -> Conversation:
-    """The conversation that an endpoint is part of."""
-    found = scope.get(CONVERSATION)
+def asgi_exchange_of(scope: Scope) -> AsgiExchange:
+    """The exchange of the request that an endpoint handles."""
+    found = scope.get(EXCHANGE)
     if isinstance(found, RouteRegistry):
         # Without a key, no message needs to be read.
-        found = scope[CONVERSATION] = Conversation(found, scope, _silence, _silence)
-    if not isinstance(found, Conversation):
+        found = scope[EXCHANGE] = AsgiExchange(found, scope, _no_messages, _no_messages)
+    if not isinstance(found, AsgiExchange):
         raise UsageError(
             "This endpoint has a policy, but its application has no middleware to keep it. Call"
             " idempotency.install(app)."
@@ -476,7 +462,7 @@ def conversation_of(scope: Scope) -> Conversation:
     return found
 
 
-async def _silence(*_: object) -> Any:
+async def _no_messages(*_: object) -> Any:
     raise UsageError("This request has no key, so its messages do not pass through Onefold.")
 
 
@@ -523,14 +509,14 @@ class _Outside(IdempotencyMiddleware):
         """ASGI; a coroutine function, for servers that look whether it is one."""
         await super().__call__(scope, receive, send)
 
-    async def _call(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
+    async def _call(self, scope: Scope, exchange: AsgiExchange, receive: Receive) -> None:
         match = self._finder.find(scope)
         if match is not None and match.route is not None:
-            conversation.template = match.template
+            exchange.template = match.template
             caller = await match.route.acaller(scope)
-            answer = await conversation.begin(match.route, **caller)
+            answer = await exchange.begin(match.route, **caller)
             if answer is not None:
-                await conversation.answer(answer)
+                await exchange.answer(answer)
                 return
-            scope = {**scope, "onefold.once": conversation.once}
-        await self.app(scope, receive, conversation.send)
+            scope = {**scope, "onefold.once": exchange.once}
+        await self.app(scope, receive, exchange.send)

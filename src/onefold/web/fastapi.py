@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property, partial, wraps
-from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 from onefold.errors import Needs
@@ -25,7 +24,7 @@ from onefold.databases.handler_transaction import Given
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.checks import options_of
 from onefold.web import starlette
-from onefold.web.asgi import conversation_of
+from onefold.web.asgi import asgi_exchange_of
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.openapi_keys import describe
 from onefold.web.idempotency.policy import RouteOptions
@@ -39,7 +38,7 @@ from onefold.web.starlette import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from fastapi import FastAPI
 
@@ -120,9 +119,9 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
     async def wrapper(**kwargs: Any) -> Any:
         request: Request = kwargs[own_request] if own_request else kwargs.pop(REQUEST)
         principal, tenant = kwargs.pop(PRINCIPAL, None), kwargs.pop(TENANT, None)
-        conversation = conversation_of(request.scope)
+        exchange = asgi_exchange_of(request.scope)
         target = Given(kwargs.pop(SESSION)) if is_given else None
-        answer = await conversation.begin(route, principal=principal, tenant=tenant, target=target)
+        answer = await exchange.begin(route, principal=principal, tenant=tenant, target=target)
         if answer is not None:
             return response_of(answer)
 
@@ -131,18 +130,19 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
             once.was_used = is_given
             return await called(endpoint, (), {**kwargs, **dict.fromkeys(takes_once, once)})
 
-        return await attempted(conversation, run)
+        return await attempted(exchange, run)
 
-    wrapper.__signature__ = _signature(endpoint, route, takes_once)  # type: ignore[attr-defined]
+    signature = inspect.signature(endpoint, eval_str=True)
+    changed = _changed(signature, takes_once, _added(endpoint, route))
+    wrapper.__signature__ = changed  # type: ignore[attr-defined]
     return wrapper
 
 
 def _check_shared(given: params.Depends, endpoint: Callable[..., Any]) -> None:
-    """Refuse a session that the endpoint would not share, or that ends before its answer."""
+    """Reject a session that the endpoint would not share, or that ends before its response."""
     _check_options(given, "transaction")
-    hints = get_type_hints(endpoint, include_extras=True)
-    for name, parameter in inspect.signature(endpoint).parameters.items():
-        for source in (parameter.default, *getattr(hints.get(name), "__metadata__", ())):
+    for name, parameter in inspect.signature(endpoint, eval_str=True).parameters.items():
+        for source in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
             if isinstance(source, params.Depends) and source.dependency is given.dependency:
                 _check_options(source, name)
 
@@ -150,13 +150,13 @@ def _check_shared(given: params.Depends, endpoint: Callable[..., Any]) -> None:
 def _check_options(dependency: params.Depends, field: str) -> None:
     if not dependency.use_cache:
         raise ConflictingOptions(
-            field, "must not be a Depends with use_cache=False, which gives each its own"
+            field, "must not be a Depends with use_cache=False: each gets a session of its own"
         )
     if getattr(dependency, "scope", None) == "function":
         raise ConflictingOptions(
             field,
-            'must not be a Depends with scope="function", which ends before the answer is there to'
-            " be committed",
+            'must not be a Depends with scope="function", which ends before the response is'
+            " committed",
         )
 
 
@@ -172,19 +172,8 @@ def _own_request(endpoint: Callable[..., Any]) -> str | None:
     return None
 
 
-def _signature(
-    endpoint: Callable[..., Any], route: KeyedRoute, takes_once: list[str]
-) -> inspect.Signature:
-    """The parameters of the endpoint without `Once`, and those of the wrapper."""
-    signature = inspect.signature(endpoint)
-    hints = get_type_hints(endpoint, include_extras=True)
-    kept = [
-        parameter.replace(
-            annotation=hints.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY
-        )
-        for name, parameter in signature.parameters.items()
-        if name not in takes_once
-    ]
+def _added(endpoint: Callable[..., Any], route: KeyedRoute) -> dict[str, Any]:
+    """The parameters of the wrapper, which FastAPI provides."""
     added: dict[str, Any] = {} if _own_request(endpoint) else {REQUEST: Request}
     if route.principal is not None:
         added[PRINCIPAL] = Annotated[Any, _depends(route.principal)]
@@ -192,20 +181,22 @@ def _signature(
         added[TENANT] = Annotated[Any, _depends(route.tenant)]
     if isinstance(route.policy.transaction, params.Depends):
         added[SESSION] = Annotated[Any, route.policy.transaction]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
-        for name, hint in added.items()
-    ]
-    returns = hints.get("return", signature.return_annotation)
-    # FastAPI takes None for no body, and NoneType for a body that is null.
-    returns = None if returns is NoneType else returns
-    return signature.replace(parameters=[*kept, *more], return_annotation=returns)
+    return added
+
+
+def _changed(
+    signature: inspect.Signature, without: Sequence[str], added: dict[str, Any]
+) -> inspect.Signature:
+    """A signature for FastAPI, which reads it: without some parameters, and with others."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = signature.parameters.items()
+    kept = [one.replace(kind=kind) for name, one in parameters if name not in without]
+    more = [inspect.Parameter(name, kind, annotation=hint) for name, hint in added.items()]
+    return signature.replace(parameters=[*kept, *more])
 
 
 if TYPE_CHECKING:
     Endpoint = Callable[..., Awaitable[Response]]
-
-_REQUEST: Final = "onefold_request"
 
 
 def receives(webhook: WebhookEndpoint) -> Callable[[Callable[..., Any]], Endpoint]:
@@ -224,7 +215,7 @@ def receives(webhook: WebhookEndpoint) -> Callable[[Callable[..., Any]], Endpoin
 
         @wraps(handler)
         async def endpoint(**given: Any) -> Response:
-            request: Request = given.pop(_REQUEST)
+            request: Request = given.pop(REQUEST)
 
             def handled(received: object) -> Any:
                 return handler(**{event: received}, **given)
@@ -235,7 +226,8 @@ def receives(webhook: WebhookEndpoint) -> Callable[[Callable[..., Any]], Endpoin
             chosen = ahandled if inspect.iscoroutinefunction(handler) else handled
             return await respond(webhook, request, partial(chosen), ())
 
-        endpoint.__signature__ = _without(signature, event)  # type: ignore[attr-defined]
+        changed = _changed(signature, [event], {REQUEST: Request})
+        endpoint.__signature__ = changed.replace(return_annotation=Response)  # type: ignore[attr-defined]
         return endpoint
 
     return decorate
@@ -249,14 +241,3 @@ def _event(signature: inspect.Signature, handler: object, kind: type[Any]) -> st
             "handler", f"must have one parameter annotated {kind.__name__}, got {handler}"
         )
     return found[0]
-
-
-def _without(signature: inspect.Signature, event: str) -> inspect.Signature:
-    """The parameters that FastAPI provides: all but the event, and the request."""
-    rest = [
-        one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, one in signature.parameters.items()
-        if name != event
-    ]
-    request = inspect.Parameter(_REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)
-    return inspect.Signature([*rest, request], return_annotation=Response)

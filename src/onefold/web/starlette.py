@@ -19,7 +19,7 @@ with Needs("onefold[starlette]"):
 
 from onefold.errors import InvalidInput, UsageError
 from onefold.model.checks import options_of
-from onefold.web.asgi import IdempotencyMiddleware, conversation_of
+from onefold.web.asgi import IdempotencyMiddleware, asgi_exchange_of
 from onefold.web.http import asgi_headers
 from onefold.web.idempotency import keyed_routes
 from onefold.web.idempotency.keyed_routes import MARK, SAFE, F, IdempotencyBase, undecorated
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from onefold.web.asgi import Conversation, Scope
+    from onefold.web.asgi import AsgiExchange, Scope
     from onefold.web.http import HttpResponse
     from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.webhooks.endpoint import WebhookEndpoint
@@ -72,7 +72,7 @@ class Idempotency(IdempotencyBase):
 
 def once_of(request: Request) -> Once:
     """The attempt that an endpoint, or something it calls, is part of."""
-    once = conversation_of(request.scope).once
+    once = asgi_exchange_of(request.scope).once
     if once is not None:
         return once
     if hasattr(_handler(request.scope.get("endpoint"), request.method), MARK):
@@ -101,13 +101,13 @@ async def called(
     return await run_in_threadpool(endpoint, *args, **kwargs)
 
 
-async def attempted(conversation: Conversation, run: Callable[[Once], Awaitable[Any]]) -> Any:
+async def attempted(exchange: AsgiExchange, run: Callable[[Once], Awaitable[Any]]) -> Any:
     """Run a handler; if it raises, roll back before the application responds."""
-    assert conversation.once is not None
+    assert exchange.once is not None
     try:
-        return await run(conversation.once)
+        return await run(exchange.once)
     except BaseException as error:
-        await conversation.undo(error)
+        await exchange.undo(error)
         raise
 
 
@@ -123,15 +123,15 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
     @wraps(endpoint)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         request = _request_of((*args, *kwargs.values()))
-        conversation = conversation_of(request.scope)
-        answer = await conversation.begin(route, **await route.acaller(request))
+        exchange = asgi_exchange_of(request.scope)
+        answer = await exchange.begin(route, **await route.acaller(request))
         if answer is not None:
             return response_of(answer)
 
         async def run(once: Once) -> Any:
             return await called(endpoint, args, {**kwargs, **dict.fromkeys(takes_once, once)})
 
-        return await attempted(conversation, run)
+        return await attempted(exchange, run)
 
     return wrapper
 
