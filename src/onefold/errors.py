@@ -18,6 +18,7 @@
     │   ├── StepFailed                 a step of this job failed for good in an earlier attempt
     │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
     │   ├── JobNotFound                no such job for this tenant
+    │   ├── QueueNotFound              the server has no such queue for this tenant
     │   ├── ScheduleNotFound           no such schedule for this tenant
     │   ├── QueueNotEmpty              the queue to remove still has jobs
     │   ├── WrongState                 the state of the job does not allow the call
@@ -309,6 +310,16 @@ class JobNotFound(Conflict):
             f"Job {job_id} does not exist: it never existed, was pruned, or is not committed yet.",
             job_id=job_id,
         )
+
+
+class QueueNotFound(Conflict):
+    """The server has no such queue for this tenant. `queues.save` creates one."""
+
+    status = 404
+    queue: str
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"There is no queue {queue!r}.", queue=queue)
 
 
 class ScheduleNotFound(Conflict):

@@ -10,6 +10,7 @@ import pytest
 from onefold import (
     AlreadyEnqueued,
     Busy,
+    Ended,
     Exponential,
     Fixed,
     InvalidInput,
@@ -24,7 +25,8 @@ from onefold import (
     WrongState,
 )
 from onefold.claims import Mismatch, Replay, Won
-from onefold.client import NotAuthorized, QueueNotFound, nouns
+from onefold.client import NotAuthorized, nouns
+from onefold.errors import QueueNotFound
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
@@ -278,14 +280,13 @@ def test_a_schedule_that_cannot_be_is_refused_by_name(stage: Stage) -> None:
 def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(stage: Stage) -> None:
     client, job = stage.client, stage.taken()
 
-    assert (
-        client.deliveries.heartbeat_job(job.id, fence=job.fence, lease=timedelta(seconds=90))
-        == "accepted"
-    )
+    beat = client.deliveries.heartbeat_job(job.id, fence=job.fence, lease=timedelta(seconds=90))
+    assert (beat.status, beat.state) == ("accepted", "running")
     with pytest.raises(LeaseLost):
         client.deliveries.acknowledge(job.id, fence=job.fence + 1)
-    assert client.deliveries.acknowledge(job.id, fence=job.fence, result={"sent": 1}) == "accepted"
-    assert client.deliveries.acknowledge(job.id, fence=job.fence) == "already"
+    ended = client.deliveries.acknowledge(job.id, fence=job.fence, result={"sent": 1})
+    assert ended == Ended(job.id, job.fence, "accepted", "completed")
+    assert client.deliveries.acknowledge(job.id, fence=job.fence).status == "already"
     done = client.get(job.id)
     (attempt,) = client.deliveries.attempts(job.id)
     assert (done.state, attempt.outcome) == ("completed", "completed")

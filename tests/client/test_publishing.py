@@ -196,7 +196,7 @@ def test_a_retried_batch_has_the_same_key_and_its_plain_items_are_no_duplicates(
 def test_an_error_names_the_item_by_its_place_in_the_call(connect: Connect) -> None:
     reused = problem(422, "key_reused", key="k", item=1)
     new_jobs = [NewJob("mail", {"n": n}, queue="ab"[n % 2]) for n in range(4)]
-    two = answer(201, {"items": [{"id": "1"}, {"id": "2"}]})
+    two = answer(201, {"items": [{"id": "1"}, {"id": "2"}], "inserted": 2, "skipped": 0})
     with Scripted([two, reused]) as server, pytest.raises(KeyReused) as raised:
         connect(server.url).enqueue_many(new_jobs)
 
@@ -222,7 +222,8 @@ def test_a_bad_item_is_named_and_nothing_is_sent(
 
 
 def test_a_default_that_nobody_said_is_the_queues_to_say(connect: Connect) -> None:
-    with Scripted([MADE, answer(201, {"items": [{"id": JOB}]})]) as server:
+    many = answer(201, {"items": [{"id": JOB}], "inserted": 1, "skipped": 0})
+    with Scripted([MADE, many]) as server:
         client = connect(server.url)
         client.enqueue("mail", queue="a")
         client.enqueue_many([NewJob("mail", queue="a")])

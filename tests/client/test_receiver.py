@@ -294,7 +294,8 @@ class Told:
 
     def _answer(self, asked: Asked) -> bytes:
         self.is_told.set()
-        return self._answers.pop(0) if self._answers else answer(200, {"id": JOB, "accepted": True})
+        ended = {"id": JOB, "fence": 1, "status": "accepted", "state": "completed"}
+        return self._answers.pop(0) if self._answers else answer(200, ended)
 
     @property
     def words(self) -> list[tuple[str, dict[str, Any]]]:

@@ -273,7 +273,7 @@ def test_a_copy_does_not_know_whom_to_ask(store: Store, made_again: Any) -> None
 
 
 def test_many_answers_without_whom_to_ask_are_just_answers() -> None:
-    many: EnqueuedMany[Any] = EnqueuedMany([Enqueued("a"), Enqueued("b", duplicate=True)])
+    many: EnqueuedMany[Any] = EnqueuedMany.of([Enqueued("a"), Enqueued("b", duplicate=True)])
 
     assert (list(many), many[0]) == ([Enqueued("a"), Enqueued("b", duplicate=True)], Enqueued("a"))
     assert repr(many) == "EnqueuedMany(inserted=1, skipped=1)"
@@ -291,6 +291,6 @@ def test_an_answer_has_only_what_its_caller_needs() -> None:
     public = {name for name in dir(Enqueued) if not name.startswith("_")}
     fields = {"id", "duplicate", "inserted", "state", "mismatch", "replaced"}
     assert public == fields | {"result", "aresult"}
-    stored = EnqueuedMany[Any](())
+    stored = EnqueuedMany[Any].of(())
     many = {name for name in dir(stored) if not name.startswith("_")}
-    assert many == {"items", "next", "inserted", "skipped", "index", "count"}
+    assert many == {"items", "next", "inserted", "skipped", "of"}

@@ -104,7 +104,7 @@ def test_an_answer_is_inserted_or_duplicate() -> None:
 def test_the_answer_to_a_batch_is_a_sequence_with_counts() -> None:
     items = [Enqueued("1"), Enqueued("1", duplicate=True), Enqueued("2")]
 
-    many = EnqueuedMany(items)
+    many = EnqueuedMany.of(items)
 
     assert (many.inserted, many.skipped, len(many)) == (2, 1, 3)
     assert list(many) == items
@@ -112,7 +112,7 @@ def test_the_answer_to_a_batch_is_a_sequence_with_counts() -> None:
     assert many[1:] == tuple(items[1:])
     assert items[2] in many
     assert repr(many) == "EnqueuedMany(inserted=2, skipped=1)"
-    assert (EnqueuedMany(()).inserted, EnqueuedMany(()).skipped) == (0, 0)
+    assert (EnqueuedMany.of(()).inserted, EnqueuedMany.of(()).skipped) == (0, 0)
 
 
 def test_a_page_is_iterated_over_its_jobs() -> None:

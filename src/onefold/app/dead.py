@@ -103,7 +103,7 @@ class DeadJobs:
             answers += replayed
             after = page.next
             if after is None or (limit is not None and len(answers) >= limit):
-                return EnqueuedMany(answers, JobResults(self._context), next=after)
+                return EnqueuedMany.of(answers, JobResults(self._context), next=after)
 
     def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
         """Remove dead jobs by filter, and release their keys; returns how many.

@@ -101,13 +101,13 @@ class JobCalls:
         # Prepared before the first try, so that every try stores the same ids.
         items = prepare_all(listed, context.tenant, now=context.now)
         if not items:
-            return EnqueuedMany(())
+            return EnqueuedMany.of(())
         answers: list[Enqueued]
         with context.hooks.enqueueing(items) as under_way:
             stored = under_way.items
             answers = yield Transact(lambda sql: enqueue.enqueue(sql, stored, policy))
             under_way.answers = answers
-        return EnqueuedMany(answers, JobResults(context))
+        return EnqueuedMany.of(answers, JobResults(context))
 
     def get(self, job_id: str) -> Job | None:
         """The job, or None if this tenant has no such job, or no longer has it."""

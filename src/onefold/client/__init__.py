@@ -6,7 +6,6 @@ from onefold.client.events import AsyncRemoteEvents, RemoteEvent, RemoteEvents
 from onefold.client.lock import RemoteLock
 from onefold.client.problems import (
     NotAuthorized,
-    QueueNotFound,
     RateLimited,
     ServerError,
     Unreachable,
@@ -27,7 +26,6 @@ __all__ = [
     "ClientOptions",
     "NotAuthorized",
     "PushedJob",
-    "QueueNotFound",
     "RateLimited",
     "Receiver",
     "RemoteEvent",

@@ -19,7 +19,7 @@ from onefold.client.nouns import (
     ClientSchedules,
     find_query,
 )
-from onefold.client.remote_values import ChangeReply, EnqueuedReply
+from onefold.client.remote_values import ChangeReply
 from onefold.client.requests import path, wire_body
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps, step_log
 from onefold.effects.claims import SURFACE, ClaimOptions
@@ -27,7 +27,7 @@ from onefold.effects.once import OnceContext
 from onefold.errors import JobNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
-from onefold.model.job import Job, JobPage
+from onefold.model.job import Enqueued, Job, JobPage
 from onefold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onefold.effects.once import OnceClaim, OnceOptions
     from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
     from onefold.model.claim import ClaimAnswer
-    from onefold.model.job import Enqueued, EnqueuedMany, Json, NewJob
+    from onefold.model.job import EnqueuedMany, Json, NewJob
     from onefold.runtime import Procedure
 
 TTL: Final = timedelta(seconds=30)
@@ -119,7 +119,7 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         """Run a dead or cancelled job again; with `fresh`, also a completed one."""
         body = {"fresh": True} if fresh else {}
         response = yield from self._connection.post(path("jobs", job_id, "replay"), body)
-        return decode(response, EnqueuedReply).enqueued()
+        return decode(response, Enqueued)
 
     @call
     def delete(self, job_id: str) -> Procedure[bool]:

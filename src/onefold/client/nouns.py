@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,10 +12,8 @@ from onefold.app.keys import KeyFilters
 from onefold.client.calls import Calls, Mode, call
 from onefold.client.claims import HttpClaims
 from onefold.client.connection import decode
-from onefold.client.problems import QueueNotFound
 from onefold.client.remote_values import (
     ChangeReply,
-    EnqueuedReplies,
     RemoteSchedule,
     RemoteScheduleOptions,
     RemoteSchedules,
@@ -23,10 +21,11 @@ from onefold.client.remote_values import (
 from onefold.client.requests import json_value, path, wire_body
 from onefold.effects.claims import LEASE, SURFACE
 from onefold.effects.lock import lock_key
-from onefold.errors import InvalidInput, ScheduleNotFound
+from onefold.errors import InvalidInput, QueueNotFound, ScheduleNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
 from onefold.model.claim import checked_claim, encode_result
+from onefold.model.delivery import Ended
 from onefold.model.job import DEFAULT_QUEUE, AttemptList, Enqueued, EnqueuedMany, Json
 from onefold.model.queue import (
     DEFAULTS,
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
 DEAD_JOBS: Final = 1000
 """Dead jobs of one request."""
 OVERLAP: Final = timedelta(hours=24)
-
-Accepted: TypeAlias = Literal["accepted", "already"]
-"""`already`: the delivery had ended in this way before."""
 
 
 class ClientQueues(Calls[Mode]):
@@ -259,11 +255,11 @@ class ClientDead(Calls[Mode]):
             most = _most(limit, len(replayed))
             body = {**query, **wire_body({"fresh": fresh or None, "limit": most, "after": after})}
             response = yield from self._connection.post(place, body)
-            replies = decode(response, EnqueuedReplies)
-            replayed += [reply.enqueued() for reply in replies.items]
-            after = replies.next
+            many: EnqueuedMany[Any] = decode(response, EnqueuedMany)
+            replayed += many.items
+            after = many.next
             if after is None or (limit is not None and len(replayed) >= limit):
-                return EnqueuedMany(replayed)
+                return EnqueuedMany.of(replayed)
 
     @call
     def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> Procedure[int]:
@@ -324,7 +320,7 @@ class ClientDeliveries(Calls[Mode]):
     @call
     def acknowledge(
         self, job_id: str, *, fence: int | None = None, result: Json = None
-    ) -> Procedure[Accepted]:
+    ) -> Procedure[Ended]:
         """Complete a delivery."""
         return (yield from self._end(job_id, "ack", {"fence": fence, "result": result}))
 
@@ -336,7 +332,7 @@ class ClientDeliveries(Calls[Mode]):
         retryable: bool = True,
         reason: str | None = None,
         fence: int | None = None,
-    ) -> Procedure[Accepted]:
+    ) -> Procedure[Ended]:
         """Fail a delivery. The job is retried after its backoff, or dead if not `retryable`."""
         body = {"fence": fence, "retryable": retryable, "reason": reason}
         return (yield from self._end(job_id, "nack", body))
@@ -350,7 +346,7 @@ class ClientDeliveries(Calls[Mode]):
         reason: str | None = None,
         fence: int | None = None,
         hold_queue: bool = False,
-    ) -> Procedure[Accepted]:
+    ) -> Procedure[Ended]:
         """Run a job later, without using an attempt. `hold_queue` defers the whole queue."""
         scope = "queue" if hold_queue else "job"
         body = {"fence": fence, "retry_after": after, "reason": reason, "scope": scope}
@@ -359,12 +355,12 @@ class ClientDeliveries(Calls[Mode]):
     @call
     def heartbeat_job(
         self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
-    ) -> Procedure[Accepted]:
+    ) -> Procedure[Ended]:
         """Extend the lease of a delivery by its own length, or by `lease`."""
         return (yield from self._end(job_id, "heartbeat", {"fence": fence, "lease": lease}))
 
-    def _end(self, job_id: str, action: str, members: dict[str, Any]) -> Procedure[Accepted]:
+    def _end(self, job_id: str, action: str, members: dict[str, Any]) -> Procedure[Ended]:
         response = yield from self._connection.post(
             path("jobs", job_id, action), wire_body(members)
         )
-        return "already" if decode(response, ChangeReply).already else "accepted"
+        return decode(response, Ended)

@@ -4,7 +4,6 @@ OnefoldError
 ├── Unreachable          no response arrived
 └── ServerError          the server rejected the request or failed
     ├── NotAuthorized    401, 403
-    ├── QueueNotFound    404
     └── RateLimited      429
 """
 
@@ -27,6 +26,7 @@ from onefold.errors import (
     LeaseLost,
     OnefoldError,
     OutcomeUnknown,
+    QueueNotFound,
     ScheduleNotFound,
     StepFailed,
     WrongState,
@@ -108,12 +108,6 @@ class NotAuthorized(ServerError):
     status = 403
 
 
-class QueueNotFound(ServerError):
-    """The server has no queue of that name for this tenant. `queues.save` creates one."""
-
-    status = 404
-
-
 class RateLimited(ServerError):
     """The rate limit of the API key is used up, and so are the client's tries."""
 
@@ -126,6 +120,7 @@ ERRORS: Final[Mapping[str, tuple[type[OnefoldError], tuple[str, ...]]]] = {
     "job_not_found": (JobNotFound, ("job_id",)),
     "key_reused": (KeyReused, ("key", "holder_id", "item")),
     "lease_lost": (LeaseLost, ("subject", "fence")),
+    "queue_not_found": (QueueNotFound, ("queue",)),
     "outcome_unknown": (OutcomeUnknown, ("key", "since", "verifiable")),
     "schedule_not_found": (ScheduleNotFound, ("name",)),
     "step_failed": (StepFailed, ("step", "error_type", "reason")),
@@ -181,7 +176,7 @@ def error_of(response: ClientResponse) -> OnefoldError:
         found = {snake(name): value for name, value in problem.items()}
         found["since"] = _time(found.get("since"))
         return _restored(kind, detail, {field: found.get(field) for field in fields})
-    error = QueueNotFound if code == "queue_not_found" else BY_STATUS.get(response.status)
+    error = BY_STATUS.get(response.status)
     return (error or ServerError)(
         response.status, detail, problem=problem, retry_after=retry_after_of(response)
     )

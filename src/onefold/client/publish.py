@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from onefold.client.connection import JSON, Connection, decode, new_key
-from onefold.client.remote_values import EnqueuedReplies, EnqueuedReply
 from onefold.client.requests import ClientRequest, json_value, path, wire_body
 from onefold.errors import InvalidInput, JobNotFound, OnefoldError
 from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
@@ -74,11 +73,11 @@ def enqueue(
             headers=headers,
         )
     )
-    reply = decode(response, EnqueuedReply)
-    if new_job.idempotency_key is None and reply.duplicate and response.tries > 1:
-        is_ours = "uniqueKey" not in body or (yield from _has_key(connection, reply.id, key))
-        return reply.enqueued(duplicate=not is_ours)
-    return reply.enqueued()
+    enqueued: Enqueued[Any] = decode(response, Enqueued)
+    if new_job.idempotency_key is None and enqueued.duplicate and response.tries > 1:
+        is_ours = "uniqueKey" not in body or (yield from _has_key(connection, enqueued.id, key))
+        return msgspec.structs.replace(enqueued, duplicate=not is_ours)
+    return enqueued
 
 
 def _has_key(connection: Connection, job_id: str, key: str) -> Procedure[bool]:
@@ -100,7 +99,7 @@ def enqueue_many(
     for batch_path, items in _by_queue(listed).items():
         for chunk in _chunks(items):
             found |= yield from _publish(connection, batch_path, chunk, wire_body(options))
-    return EnqueuedMany([found[index] for index in range(len(listed))])
+    return EnqueuedMany.of([found[index] for index in range(len(listed))])
 
 
 def _publish(
@@ -116,12 +115,12 @@ def _publish(
         if isinstance(item, int) and 0 <= item < len(chunk):
             error.item = chunk[item].position  # type: ignore[attr-defined] # it has one
         raise
-    replies = decode(response, EnqueuedReplies)
+    many: EnqueuedMany[Any] = decode(response, EnqueuedMany)
     return {
-        item.position: reply.enqueued(
-            duplicate=False if response.tries > 1 and item.is_plain else None
-        )
-        for item, reply in zip(chunk, replies.items, strict=True)
+        item.position: msgspec.structs.replace(enqueued, duplicate=False)
+        if response.tries > 1 and item.is_plain
+        else enqueued
+        for item, enqueued in zip(chunk, many.items, strict=True)
     }
 
 

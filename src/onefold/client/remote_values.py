@@ -4,39 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence  # noqa: TC003 - read by msgspec
 from datetime import datetime, timedelta  # noqa: TC003 - read by msgspec
-from typing import Any
 
 from onefold.client.requests import WireStruct
 from onefold.jobs.cron_decorator import DeclaredOptions
-from onefold.model.job import Enqueued, JobState, Json, UniqueWhile
+from onefold.model.job import Json, UniqueWhile  # noqa: TC001 - read by msgspec
 from onefold.model.schedule import CatchUp  # noqa: TC001 - read by msgspec
-
-
-class EnqueuedReply(WireStruct, frozen=True, kw_only=True):
-    """The job of an enqueue or a replay."""
-
-    id: str
-    duplicate: bool = False
-    state: JobState | None = "ready"
-    mismatch: bool = False
-    replaced: bool = False
-
-    def enqueued(self, *, duplicate: bool | None = None) -> Enqueued[Any]:
-        """The value of the library."""
-        return Enqueued(
-            self.id,
-            duplicate=self.duplicate if duplicate is None else duplicate,
-            state=self.state,
-            mismatch=self.mismatch,
-            replaced=self.replaced,
-        )
-
-
-class EnqueuedReplies(WireStruct, frozen=True, kw_only=True):
-    """The jobs of a batch, or of a replay by filter."""
-
-    items: tuple[EnqueuedReply, ...]
-    next: str | None = None
 
 
 class ChangeReply(WireStruct, frozen=True, kw_only=True):

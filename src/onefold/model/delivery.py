@@ -16,7 +16,7 @@ from onefold.model.failure import described, printable, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import Job, JobState, Json
 from onefold.model.json_text import decode_payload, encode_payload
-from onefold.model.timestamps import Iso, span
+from onefold.model.timestamps import Duration, Iso, span
 
 EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
@@ -36,7 +36,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     fence: int
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False):
+class Ended(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The result of ending a delivery."""
 
     id: str
@@ -45,7 +45,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     """`accepted`: written now. `already`: written by this delivery before. `lost`: not written."""
     state: JobState | None
     """The job's state now; None if it was removed."""
-    retry_in: timedelta | None = None
+    retry_in: Duration | None = None
     """How long the job waits until its next run, if this call has queued it."""
 
     @property

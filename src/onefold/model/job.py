@@ -161,44 +161,49 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
         return not self.duplicate
 
 
-class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
-    """One `Enqueued` per item, in order, and the counts."""
+class EnqueuedMany(msgspec.Struct, Asks, Generic[R_co], frozen=True):
+    """One `Enqueued` per item, in order, and the counts. It is read as a sequence."""
 
-    def __init__(
-        self,
+    items: tuple[Enqueued[R_co], ...]
+    inserted: int
+    """How many jobs are new."""
+    skipped: int
+    """How many items found an earlier job, or repeat an earlier item."""
+    next: str | None = None
+    """Continues a call by filter that reached its limit (`after=`); None at the end."""
+
+    @classmethod
+    def of(
+        cls,
         items: Sequence[Enqueued[R_co]],
         results: Results | None = None,
         *,
-        next: str | None = None,  # noqa: A002 - as in Page
-    ) -> None:
-        """`items` are in the order of the request; `results` waits for their results."""
-        self.items: tuple[Enqueued[R_co], ...] = tuple(items)
-        self.next: str | None = next
-        """Continues a call by filter that reached its limit (`after=`); None at the end."""
-        self.inserted: int = sum(item.inserted for item in self.items)
-        self.skipped: int = len(self.items) - self.inserted
+        next: str | None = None,  # noqa: A002 - the name of the field
+    ) -> EnqueuedMany[R_co]:
+        """Count `items`, which are in the order of the request; `results` waits for them."""
+        inserted = sum(item.inserted for item in items)
+        many = cls(tuple(items), inserted, len(items) - inserted, next)
         if results is not None:
-            set_results(self, results)
+            set_results(many, results)
+        return many
 
     @overload
     def __getitem__(self, index: int) -> Enqueued[R_co]: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Enqueued[R_co]]: ...
-    def __getitem__(self, index: int | slice) -> Enqueued[R_co] | Sequence[Enqueued[R_co]]:
+    def __getitem__(self, index: slice) -> tuple[Enqueued[R_co], ...]: ...
+    def __getitem__(self, index: int | slice) -> Enqueued[R_co] | tuple[Enqueued[R_co], ...]:
         """Item or slice, as of a tuple."""
         found = self.items[index]
         return tuple(map(self._asking, found)) if isinstance(found, tuple) else self._asking(found)
 
     def __len__(self) -> int:
-        """The number of requested items."""
         return len(self.items)
 
     def __iter__(self) -> Iterator[Enqueued[R_co]]:
-        """In the order of the request."""
         return map(self._asking, self.items)
 
     def __repr__(self) -> str:
-        """The counts: a batch may have thousands of items."""
+        # Without the items: there may be thousands.
         return f"EnqueuedMany(inserted={self.inserted}, skipped={self.skipped})"
 
     def _asking(self, item: Enqueued[R_co]) -> Enqueued[R_co]:

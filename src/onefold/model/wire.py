@@ -286,6 +286,4 @@ def optional_duration(seconds: float | None, field: str) -> timedelta | None:
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Attempts: TypeAlias = Annotated[int, Meta(ge=ATTEMPTS[0], le=ATTEMPTS[-1])]
 Priority: TypeAlias = Annotated[int, Meta(ge=PRIORITIES[0], le=PRIORITIES[-1])]
-Yes: TypeAlias = Annotated[bool, Meta(extra_json_schema={"const": True})]
-"""Always true: SimpleQ's SDK reads it."""
 Fence: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]

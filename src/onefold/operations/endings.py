@@ -15,14 +15,13 @@ from onefold.model.delivery import Delivery, Ended, with_exchange
 from onefold.model.job import JobState, outcome_of, state_of
 from onefold.model.job_options import Options, backoff_of, read_options
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Transition, allows, next_step
-from onefold.model.timestamps import MICROSECOND
+from onefold.model.timestamps import Duration
 from onefold.operations.attempts import Past, forget, note
 from onefold.operations.statement import ids_by_shard
 from onefold.operations.unique_keys import insert_successors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
 
     from onefold.operations.statement import Operation, Sql
 
@@ -168,12 +167,12 @@ class Move(msgspec.Struct, frozen=True):
         )
 
     @property
-    def wait(self) -> timedelta | None:
+    def wait(self) -> Duration | None:
         """The delay before it may be taken, if it is queued again."""
         step = self.step
         if step.state is not State.QUEUED or step.run_at is None:
             return None
-        return max(step.run_at - self.now, 0) * MICROSECOND
+        return Duration(microseconds=max(step.run_at - self.now, 0))
 
     @property
     def is_due(self) -> bool:

@@ -24,6 +24,7 @@ from onefold.errors import (
     OnefoldError,
     OutcomeUnknown,
     QueueNotEmpty,
+    QueueNotFound,
     ScheduleNotFound,
     StepFailed,
     UsageError,
@@ -77,18 +78,6 @@ KINDS: Final[tuple[ProblemKind, ...]] = (
     TOOK_TOO_LONG,
 )  # fmt: skip
 """The problems of the server, beside those of `onefold.web`."""
-
-
-class UnknownQueue(OnefoldError):
-    """The caller has no such queue."""
-
-    status = 404
-
-    def __init__(self, name: str) -> None:
-        """`name` is the requested name."""
-        super().__init__(f"There is no queue {name!r}.", queue=name)
-
-    queue: str
 
 
 def refused(
@@ -147,8 +136,8 @@ def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Proble
     """
     if isinstance(error, Refused):
         return error.problem
-    if isinstance(error, UnknownQueue):
-        return _unknown_queue(error, url, keyed=keyed)
+    if isinstance(error, QueueNotFound):
+        return _queue_not_found(error, url, keyed=keyed)
     if isinstance(error, InvalidInput):
         return _invalid_input(error)
     for kind, problem_kind in KIND_OF.items():
@@ -184,7 +173,7 @@ def _plain_fields(error: OnefoldError) -> dict[str, Any]:
     }
 
 
-def _unknown_queue(error: UnknownQueue, url: str, *, keyed: bool) -> Problem:
+def _queue_not_found(error: QueueNotFound, url: str, *, keyed: bool) -> Problem:
     """The problem with the command that creates the queue."""
     where = shlex.quote(f"{url}/v1/queues/{quote(error.queue, safe='')}")
     key = ' -H "Authorization: Bearer $ONEFOLD_API_KEY"' if keyed else ""

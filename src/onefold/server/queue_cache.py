@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from onefold.errors import DatabaseUnavailable
+from onefold.errors import DatabaseUnavailable, QueueNotFound
 from onefold.model.queue import QueueSettings
-from onefold.server.problems import UnknownQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +48,7 @@ class QueueCache:
         self._queries: dict[Place, _Query] = {}
 
     async def get(self, tenant: str, name: str) -> QueueSettings:
-        """The settings of a queue; raises `UnknownQueue`."""
+        """The settings of a queue; raises `QueueNotFound`."""
         place, now = (tenant, name), self._clock()
         query = self._queries.get(place)
         if query is None or now - query.at >= self._fresh:
@@ -86,5 +85,5 @@ class QueueCache:
             reason = f"it did not answer within {PATIENCE:g} seconds."
             raise DatabaseUnavailable("The database", reason) from error
         if queue is None:
-            raise UnknownQueue(name)
+            raise QueueNotFound(name)
         return queue

@@ -6,20 +6,22 @@ SimpleQ has one status for all jobs that wait (`pending`) and none for cancelled
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from onefold.app.deliveries import NACK
+from onefold.model.delivery import Ended
 from onefold.model.ids import milliseconds_of
-from onefold.model.job import Job, JobState
+from onefold.model.job import Enqueued, Job, JobState
 from onefold.model.timestamps import Iso
 from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onefold.model.job import Attempt, Enqueued
+    from onefold.model.job import Attempt
 
 SimpleqStatus: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
 
@@ -62,48 +64,36 @@ class SimpleqJob(Job, frozen=True, gc=False, kw_only=True, rename="camel"):
     """The last fifty that have ended, the newest last."""
 
 
-class Published(Answer):
+class SimpleqEnqueued(Enqueued[Any], frozen=True, gc=False, kw_only=True, rename="camel"):
     """The job that a publish created or found."""
 
-    id: str
     status: SimpleqStatus
     created_at: Iso
-    duplicate: bool
-    """True if an earlier publish created the job."""
-    mismatch: bool
-    """True if the key was first used with another request."""
-    replaced: bool
-    """True if the job has the payload of this request now."""
-    state: JobState | None
-    """Null if only the key of the job is stored."""
 
 
-class PublishedMany(Answer):
-    """One result for each item, in order."""
+class SimpleqEnded(Ended, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """The delivery that a callback has ended."""
 
-    items: list[Published]
-    inserted: int
-    """How many jobs are new."""
-    skipped: int
-    """How many items found an earlier job, or repeat an earlier item."""
+    accepted: Annotated[bool, Meta(extra_json_schema={"const": True})] = True
+    """Always true."""
 
 
-def published(enqueued: Enqueued) -> Published:
+def simpleq_enqueued(enqueued: Enqueued) -> SimpleqEnqueued:
     """The response to a publish.
 
     A job whose row is gone has ended, usually as completed. With `dead` its publisher would send
     it again under another key, and it would run twice.
     """
-    state = enqueued.state
-    return Published(
-        id=enqueued.id,
-        status="completed" if state is None else STATUSES[state],
+    return SimpleqEnqueued(
+        **msgspec.structs.asdict(enqueued),
+        status="completed" if enqueued.state is None else STATUSES[enqueued.state],
         created_at=iso_of(milliseconds_of(enqueued.id)),
-        duplicate=enqueued.duplicate,
-        mismatch=enqueued.mismatch,
-        replaced=enqueued.replaced,
-        state=state,
     )
+
+
+def simpleq_ended(ended: Ended) -> SimpleqEnded:
+    """The response to a callback."""
+    return SimpleqEnded(**msgspec.structs.asdict(ended))
 
 
 def simpleq_job(job: Job, attempts: Iterable[Attempt]) -> SimpleqJob:

@@ -5,6 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
+from onefold import Enqueued
+from onefold.model.wire import decode
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -79,9 +81,9 @@ async def test_one_goes_round_again_under_its_own_id(api: Api) -> None:
     reply = await api("POST", f"/v1/jobs/{letter}/replay")
 
     assert reply.status == 200
-    assert reply.json == {"id": letter, "duplicate": False, "state": "ready"}
-    again = (await api("POST", f"/v1/jobs/{letter}/replay")).json
-    assert again == {"id": letter, "duplicate": True, "state": "ready"}
+    assert decode(reply.body, Enqueued) == Enqueued(letter)
+    again = await api("POST", f"/v1/jobs/{letter}/replay")
+    assert decode(again.body, Enqueued) == Enqueued(letter, duplicate=True)
 
 
 async def test_a_completed_job_only_afresh(api: Api) -> None:
@@ -101,7 +103,7 @@ async def test_a_letter_whose_key_a_newer_job_holds_stays_where_it_is(api: Api) 
 
     reply = await api("POST", f"/v1/jobs/{letter}/replay")
 
-    assert reply.json == {"id": holder, "duplicate": True, "state": "ready"}
+    assert decode(reply.body, Enqueued) == Enqueued(holder, duplicate=True)
     assert await letters(api) == [letter]
 
 
@@ -118,10 +120,10 @@ async def test_all_go_round_again_and_a_repeat_finds_none(api: Api) -> None:
 
     told = (await api("POST", f"{DEAD}/replay")).json
 
-    assert (told["replayed"], told["skipped"], told["next"]) == (3, 0, None)
+    assert (told["inserted"], told["skipped"], told["next"]) == (3, 0, None)
     assert [item["id"] for item in told["items"]] == ids
     again = (await api("POST", f"{DEAD}/replay", {})).json
-    assert again == {"replayed": 0, "skipped": 0, "items": [], "next": None}
+    assert again == {"inserted": 0, "skipped": 0, "items": [], "next": None}
 
 
 async def test_a_repeat_with_the_same_key_is_given_the_same_answer(api: Api) -> None:
@@ -132,7 +134,7 @@ async def test_a_repeat_with_the_same_key_is_given_the_same_answer(api: Api) -> 
     await bury(api)
     again = await api("POST", f"{DEAD}/replay", {}, idempotency_key="again-1")
 
-    assert first.json["replayed"] == 2
+    assert first.json["inserted"] == 2
     assert again.body == first.body
     assert len(await letters(api)) == 1, "what died since then is another request's"
 
@@ -143,7 +145,7 @@ async def test_only_those_of_the_queue_and_of_the_filter(api: Api) -> None:
     await bury(api, 2)
     (tagged,) = await bury(api, tags=["import"])
 
-    assert (await api("POST", "/v1/queues/other/dead/replay")).json["replayed"] == 0
+    assert (await api("POST", "/v1/queues/other/dead/replay")).json["inserted"] == 0
     told = (await api("POST", f"{DEAD}/replay", {"tag": "import"})).json
 
     assert [item["id"] for item in told["items"]] == [tagged]
@@ -159,7 +161,7 @@ async def test_a_limit_goes_on_behind_letters_that_stay(api: Api) -> None:
     first = (await api("POST", f"{DEAD}/replay", {"limit": 2})).json
     rest = (await api("POST", f"{DEAD}/replay", {"limit": 2, "after": first["next"]})).json
 
-    assert (first["replayed"], first["skipped"]) == (0, 2)
+    assert (first["inserted"], first["skipped"]) == (0, 2)
     assert {item["id"] for item in first["items"]} == {holder}
     assert [item["id"] for item in rest["items"]] == [free]
 
@@ -182,7 +184,7 @@ async def test_letters_that_outlive_their_queue_are_still_found(api: Api) -> Non
     assert (await api("DELETE", "/v1/queues/payments")).status == 204
 
     assert await letters(api) == [letter]
-    assert (await api("POST", f"{DEAD}/replay")).json["replayed"] == 1
+    assert (await api("POST", f"{DEAD}/replay")).json["inserted"] == 1
 
 
 async def test_another_tenant_s_letters_are_out_of_sight(api: Api) -> None:
@@ -193,5 +195,5 @@ async def test_another_tenant_s_letters_are_out_of_sight(api: Api) -> None:
 
     assert await letters(api) == []
     (await api("POST", f"/v1/jobs/{other.id}/replay")).problem(404, "job_not_found")
-    assert (await api("POST", f"{DEAD}/replay")).json["replayed"] == 0
+    assert (await api("POST", f"{DEAD}/replay")).json["inserted"] == 0
     assert (await api("DELETE", DEAD)).json["deleted"] == 0

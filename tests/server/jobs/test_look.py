@@ -280,7 +280,7 @@ async def test_a_cancelled_job_will_not_run(api: Api) -> None:
 
     assert (first.status, first.json) == (
         200,
-        {"id": said["id"], "accepted": True, "already": False},
+        {"id": said["id"], "already": False},
     )
     assert (again.status, again.json["already"]) == (200, True)
     assert (job["status"], job["state"], job["reason"]) == ("dead", "cancelled", "not needed")

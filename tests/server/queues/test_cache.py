@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from onefold import Onefold
+from onefold.errors import QueueNotFound
 from onefold.model.queue import QueueSettings
-from onefold.server.problems import UnknownQueue
 from onefold.server.queue_cache import QueueCache
 from tests.fixtures.colours import Store
 
@@ -65,7 +65,7 @@ async def test_an_answer_that_a_change_overtook_is_not_kept(store: Store) -> Non
 
 async def test_that_there_is_no_queue_is_asked_anew_each_time(store: Store) -> None:
     onefold, cache, _ = await opened(store)
-    with pytest.raises(UnknownQueue):
+    with pytest.raises(QueueNotFound):
         await cache.get("", "new")
 
     await onefold.queues.asave("new", saying(3))
@@ -79,7 +79,7 @@ async def test_tenants_do_not_share_a_name(store: Store) -> None:
 
     assert (await cache.get("acme", "q")).max_attempts == 7
     assert (await cache.get("", "q")).max_attempts == 1
-    with pytest.raises(UnknownQueue):
+    with pytest.raises(QueueNotFound):
         await cache.get("other", "q")
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from onefold.model import checks
 from onefold.model.checks import qualified
-from onefold.model.job import JobPage, JobState
+from onefold.model.job import Enqueued, EnqueuedMany, JobPage
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route
@@ -16,7 +16,6 @@ from onefold.server.routes.jobs import job_id_of, page_of_tenant
 
 if TYPE_CHECKING:
     from onefold.app.jobs import FindOptions
-    from onefold.model.job import Enqueued
     from onefold.server.request_context import RequestContext
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
@@ -72,26 +71,6 @@ class ReplayBody(Body):
     """Forget finished steps; a completed job may run again, too."""
 
 
-class ReplayAnswer(Answer):
-    """The job that runs for the replayed one."""
-
-    id: str
-    duplicate: bool
-    """True if nothing changed: another job has the key, or it was not dead any more."""
-    state: JobState | None
-
-
-class ReplayManyAnswer(Answer):
-    """The replayed dead letters, in their order."""
-
-    replayed: int
-    skipped: int
-    """Dead letters that did not change: `id` is the job that has their key."""
-    items: list[ReplayAnswer]
-    next: str | None
-    """Set if the limit was reached: give it as `after` to continue."""
-
-
 class DeleteAnswer(Answer):
     """How many dead letters were deleted."""
 
@@ -115,26 +94,18 @@ async def replay_job(asking: RequestContext) -> Reply:
     """Replay one job."""
     body: ReplayBody = asking.body
     enqueued = await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)
-    return Reply(200, _answer(enqueued))
+    return Reply(200, enqueued)
 
 
 async def replay_dead(asking: RequestContext) -> Reply:
     """Replay a queue's dead letters, one transaction per batch."""
     body: ReplayManyBody = asking.body
-    answers = await asking.calls.dead.areplay(
+    many = await asking.calls.dead.areplay(
         fresh=body.fresh, limit=body.limit, after=body.after, **_filters(asking, body)
     )
-    if not answers.items:
+    if not many.items:
         await _check_queue(asking)
-    return Reply(
-        200,
-        ReplayManyAnswer(
-            replayed=answers.inserted,
-            skipped=answers.skipped,
-            items=[_answer(job) for job in answers.items],
-            next=answers.next,
-        ),
-    )
+    return Reply(200, many)
 
 
 async def delete_dead(asking: RequestContext) -> Reply:
@@ -169,10 +140,6 @@ async def _check_queue(asking: RequestContext) -> None:
 
 def _name(asking: RequestContext) -> str:
     return checks.name(asking.path["name"], "name")
-
-
-def _answer(job: Enqueued) -> ReplayAnswer:
-    return ReplayAnswer(id=job.id, duplicate=job.duplicate, state=job.state)
 
 
 _PATH: Final = "/v1/queues/{name}/dead"
@@ -214,7 +181,7 @@ ROUTES: Final = (
         scope="admin",
         body=ReplayManyBody,
         body_optional=True,
-        answers={200: ReplayManyAnswer},
+        answers={200: EnqueuedMany},
         problems=(404,),
     ),
     Route(
@@ -228,7 +195,7 @@ ROUTES: Final = (
         scope="admin",
         body=ReplayBody,
         body_optional=True,
-        answers={200: ReplayAnswer},
+        answers={200: Enqueued},
         problems=(404, 409, 410),
     ),
 )

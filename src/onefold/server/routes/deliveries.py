@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from onefold.model.timestamps import Duration
-from onefold.model.wire import Answer, Body, Fence, Yes
+from onefold.model.wire import Body, Fence
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.jobs import job_id_of
+from onefold.server.simpleq import SimpleqEnded, simpleq_ended
 
 if TYPE_CHECKING:
-    from onefold.model.delivery import Ended
     from onefold.server.request_context import RequestContext
 
 ROUTES: Final = RouteTable()
@@ -55,16 +55,7 @@ class HeartbeatBody(Body):
     fence: Fence | None = None
 
 
-class Accepted(Answer, omit_defaults=True):
-    """The callback was accepted."""
-
-    id: str
-    accepted: Yes
-    already: bool = False
-    """True if this delivery had ended in this way before."""
-
-
-@ROUTES.add("POST", "/v1/jobs/{id}/ack", scope="work", body=AckBody, answers={200: Accepted})
+@ROUTES.add("POST", "/v1/jobs/{id}/ack", scope="work", body=AckBody, answers={200: SimpleqEnded})
 async def acknowledge_job(request: RequestContext) -> Reply:
     """Acknowledge a delivery: the work is done.
 
@@ -76,10 +67,10 @@ async def acknowledge_job(request: RequestContext) -> Reply:
     ended = await request.calls.deliveries.aacknowledge(
         job_id, fence=request.fence(body.fence), result=body.result
     )
-    return _accepted(job_id, ended)
+    return Reply(200, simpleq_ended(ended))
 
 
-@ROUTES.add("POST", "/v1/jobs/{id}/nack", scope="work", body=NackBody, answers={200: Accepted})
+@ROUTES.add("POST", "/v1/jobs/{id}/nack", scope="work", body=NackBody, answers={200: SimpleqEnded})
 async def nack_job(request: RequestContext) -> Reply:
     """Report that a delivery has failed.
 
@@ -93,10 +84,12 @@ async def nack_job(request: RequestContext) -> Reply:
         reason=body.reason,
         fence=request.fence(body.fence),
     )
-    return _accepted(job_id, ended)
+    return Reply(200, simpleq_ended(ended))
 
 
-@ROUTES.add("POST", "/v1/jobs/{id}/defer", scope="work", body=DeferBody, answers={200: Accepted})
+@ROUTES.add(
+    "POST", "/v1/jobs/{id}/defer", scope="work", body=DeferBody, answers={200: SimpleqEnded}
+)
 async def defer_job(request: RequestContext) -> Reply:
     """Defer a delivery, without using an attempt.
 
@@ -111,11 +104,11 @@ async def defer_job(request: RequestContext) -> Reply:
         fence=request.fence(body.fence),
         hold_queue=body.scope == "queue",
     )
-    return _accepted(job_id, ended)
+    return Reply(200, simpleq_ended(ended))
 
 
 @ROUTES.add(
-    "POST", "/v1/jobs/{id}/heartbeat", scope="work", body=HeartbeatBody, answers={200: Accepted}
+    "POST", "/v1/jobs/{id}/heartbeat", scope="work", body=HeartbeatBody, answers={200: SimpleqEnded}
 )
 async def heartbeat_job(request: RequestContext) -> Reply:
     """Extend the lease of a delivery.
@@ -127,8 +120,4 @@ async def heartbeat_job(request: RequestContext) -> Reply:
     ended = await request.calls.deliveries.aheartbeat_job(
         job_id, lease=body.lease, fence=request.fence(body.fence)
     )
-    return _accepted(job_id, ended)
-
-
-def _accepted(job_id: str, ended: Ended) -> Reply:
-    return Reply(200, Accepted(id=job_id, accepted=True, already=ended.status == "already"))
+    return Reply(200, simpleq_ended(ended))

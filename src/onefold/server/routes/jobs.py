@@ -11,7 +11,7 @@ from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import AttemptList, JobPage
 from onefold.model.timestamps import Moment
-from onefold.model.wire import Answer, Body, Query, Yes
+from onefold.model.wire import Answer, Body, Query
 from onefold.operations import attempts as history
 from onefold.server.request_context import Reply, Route
 from onefold.server.simpleq import SimpleqJob, simpleq_job
@@ -56,7 +56,6 @@ class Cancelled(Answer):
     """The job will not run again."""
 
     id: str
-    accepted: Yes
     already: bool
     """True if it was cancelled before."""
 
@@ -122,7 +121,7 @@ async def cancel_job(asking: RequestContext) -> Reply:
     job_id = job_id_of(asking)
     body: CancelBody = asking.body
     changed = await asking.calls.acancel(job_id, reason=body.reason)
-    return Reply(200, Cancelled(id=job_id, accepted=True, already=not changed))
+    return Reply(200, Cancelled(id=job_id, already=not changed))
 
 
 async def delete_job(asking: RequestContext) -> Reply:

@@ -10,7 +10,7 @@ import msgspec
 from onefold.app.jobs import enqueue_new
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.checks import qualified
-from onefold.model.job import NewJob
+from onefold.model.job import EnqueuedMany, NewJob
 from onefold.model.job_options import TAGS
 from onefold.model.lifecycle import Retention
 from onefold.model.retry import Backoff
@@ -18,7 +18,7 @@ from onefold.model.timestamps import Duration, Moment
 from onefold.model.wire import Attempts, BadBody, Body, Priority, camel
 from onefold.operations.enqueue import policy
 from onefold.server.request_context import Reply, Route
-from onefold.server.simpleq import Published, PublishedMany, published
+from onefold.server.simpleq import SimpleqEnqueued, simpleq_enqueued
 
 if TYPE_CHECKING:
     from onefold.model.queue import QueueSettings
@@ -91,7 +91,7 @@ async def publish(asking: RequestContext) -> Reply:
     # `aenqueue` does the same, but splits the job into options and builds it again.
     storing = enqueue_new(asking.calls.context, new_job, chosen)
     enqueued = await asking.server.context.runtime.arun(storing)
-    return Reply(CREATED if enqueued.inserted else KNOWN, published(enqueued))
+    return Reply(CREATED if enqueued.inserted else KNOWN, simpleq_enqueued(enqueued))
 
 
 def _key_of(header: str | None, given: str | None) -> str | None:
@@ -170,7 +170,7 @@ ROUTES: Final = (
         scope="publish",
         endpoint=publish,
         body=PublishBody,
-        answers={CREATED: Published, KNOWN: Published},
+        answers={CREATED: SimpleqEnqueued, KNOWN: SimpleqEnqueued},
         problems=(404, 409, 422),
         keyed="native",
     ),
@@ -206,9 +206,7 @@ async def publish_batch(asking: RequestContext) -> Reply:
         if error.item is None:
             raise
         raise BadBody(f"items[{error.item}].{camel(error.field)}", error.reason) from error
-    items = [published(one) for one in many.items]
-    status = CREATED if many.inserted else KNOWN
-    return Reply(status, PublishedMany(items=items, inserted=many.inserted, skipped=many.skipped))
+    return Reply(CREATED if many.inserted else KNOWN, many)
 
 
 def _new_jobs(
@@ -248,7 +246,7 @@ BATCH_ROUTES: Final = (
         scope="publish",
         endpoint=publish_batch,
         body=BatchBody,
-        answers={CREATED: PublishedMany, KNOWN: PublishedMany},
+        answers={CREATED: EnqueuedMany, KNOWN: EnqueuedMany},
         problems=(404, 409, 422),
         keyed="native",
     ),

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onefold.app.queues import OVERLAP
+from onefold.errors import QueueNotFound
 from onefold.model import checks
 from onefold.model.lifecycle import Retention
 from onefold.model.queue import CONFIDENTIAL, Queue, QueuePage, QueueSecrets, QueueSettings
@@ -15,7 +16,6 @@ from onefold.model.retry import DEFAULT_BACKOFF
 from onefold.model.timestamps import Duration, as_duration
 from onefold.model.wire import Body, Query, camel, members_of
 from onefold.push.address import AddressPolicy, endpoint
-from onefold.server.problems import UnknownQueue
 from onefold.server.request_context import Reply, RouteTable
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def delete_queue(request: RequestContext) -> Reply:
     name = _name(request)
     query: DeleteQueueQuery = request.query
     if not await request.calls.queues.adelete(name, force=query.force):
-        raise UnknownQueue(name)
+        raise QueueNotFound(name)
     request.server.changed(request.tenant, name)
     return Reply(204)
 
@@ -175,7 +175,7 @@ async def rotate_secret(request: RequestContext) -> Reply:
     finally:
         request.server.changed(request.tenant, name)
     if queue is None:
-        raise UnknownQueue(name)
+        raise QueueNotFound(name)
     return _secrets(queue)
 
 
@@ -186,7 +186,7 @@ def _secrets(queue: Queue) -> Reply:
 def _changed(request: RequestContext, queue: Queue | None) -> Reply:
     name = _name(request)
     if queue is None:
-        raise UnknownQueue(name)
+        raise QueueNotFound(name)
     request.server.changed(request.tenant, name)
     return Reply(200, _public(queue))
 
@@ -211,7 +211,7 @@ async def _found(request: RequestContext, *, counts: bool = False) -> Queue:
     name = _name(request)
     queue = await request.calls.queues.aget(name, counts=counts)
     if queue is None:
-        raise UnknownQueue(name)
+        raise QueueNotFound(name)
     return queue
 
 
