@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +10,12 @@ import msgspec
 from onefold.client.connection import Connection, decode
 from onefold.client.remote_values import ChangeReply
 from onefold.client.requests import path, wire_body
-from onefold.effects.claims import LEASE, ClaimOptions
+from onefold.effects.claims import LEASE, ClaimBackend, ClaimOptions, want_with
 from onefold.errors import (
     Busy,
     KeyReused,
     LeaseLost,
     OutcomeUnknown,
-    UsageError,
 )
 from onefold.model.claim import (
     Claim,
@@ -26,13 +24,11 @@ from onefold.model.claim import (
     Mismatch,
     Renewed,
     Replay,
-    Takeover,
     Unknown,
     Wanted,
     Won,
     checked_claim,
     claim_key,
-    want,
 )
 
 if TYPE_CHECKING:
@@ -56,32 +52,16 @@ class RemoteOnceOptions(RemoteAttemptOptions, total=False):
     """`raise` (the default), or `skip`: None instead of a claim."""
 
 
-class HttpClaims:
-    """Claims keys of a server. It is a `ClaimBackend`."""
-
-    borrowed: None = None
+class HttpClaims(ClaimBackend):
+    """Claims keys of a server. Every exception releases a key."""
 
     def __init__(self, connection: Connection, runtime: Runtime) -> None:
         self._connection = connection
-        self.runtime: Runtime = runtime
-
-    def now(self) -> int:
-        """The time of this process in microseconds."""
-        return time.time_ns() // 1000
+        self.runtime = runtime
 
     def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
         """Check the options of a claim."""
-        lease, takeover = options.get("lease"), options.get("takeover")
-        return want(
-            claim_key("", surface, scope, key),
-            fingerprint=options.get("fingerprint"),
-            lease=LEASE if lease is None else lease,
-            takeover="refuse" if takeover is None else takeover,
-            retention=options.get("retention"),
-        )
-
-    def not_done(self, not_done: object, takeover: Takeover | None) -> None:
-        """Every exception releases the key."""
+        return want_with(claim_key("", surface, scope, key), options)
 
     def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
         """Take the key, or return why not."""
@@ -125,20 +105,6 @@ class HttpClaims:
         except LeaseLost:
             return None
         return decode(response, Renewed).lease_until
-
-    def abandon(self, claim: Claim) -> Procedure[None]:
-        """Not over HTTP: the outcome is unknown when the lease ends."""
-        raise UsageError(f"{claim.key.key!r} cannot be abandoned over HTTP.")
-
-    def settle_unknown(self, wanted: Wanted, unknown: Unknown, result: str) -> Procedure[None]:
-        """Not over HTTP: `keys.force_settle` does it, as an operator."""
-        del unknown, result
-        raise UsageError(f"{wanted.key.key!r} cannot be verified over HTTP.")
-
-    def take_unknown(self, wanted: Wanted, unknown: Unknown) -> Procedure[Claim | None]:
-        """Not over HTTP: `keys.force_release` does it, as an operator."""
-        del unknown
-        raise UsageError(f"{wanted.key.key!r} cannot be verified over HTTP.")
 
 
 def _duration(micros: int | None) -> timedelta | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import msgspec
 
@@ -67,72 +69,75 @@ class ClaimOptions(TypedDict, total=False):
     """How long the outcome is remembered; by default until it is removed."""
 
 
-class ClaimBackend(Protocol):
+class ClaimBackend(ABC):
     """Where `once` claims its key: on the database, or on a server."""
 
-    @property
-    def runtime(self) -> Runtime:
-        """Carries out the procedures below."""
-        ...
-
-    @property
-    def borrowed(self) -> Borrowed | None:
-        """The caller's connection, if claims are part of the caller's transaction."""
-        ...
+    runtime: Runtime
+    """Carries out the procedures below."""
+    borrowed: Borrowed | None = None
+    """The caller's connection, if claims are part of the caller's transaction."""
 
     def now(self) -> int:
-        """The time in microseconds."""
-        ...
+        """The time of this process in microseconds."""
+        return time.time_ns() // 1000
 
+    @abstractmethod
     def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
         """Check the options of a claim."""
-        ...
 
     def not_done(self, not_done: object, takeover: Takeover | None) -> tuple[ErrorRule, ...] | None:
         """The exceptions that release a key; None if all do."""
-        ...
+        del not_done, takeover
+        return None
 
+    @abstractmethod
     def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
         """Take the key, or return why not."""
-        ...
 
+    @abstractmethod
     def settle(self, claim: Claim, result: str) -> Procedure[None]:
         """Store the result, which is JSON text; `LeaseLost` if another attempt holds the key."""
-        ...
 
+    @abstractmethod
     def release(self, claim: Claim) -> Procedure[bool]:
         """Release the key unsettled; False if another attempt holds it."""
-        ...
 
     def abandon(self, claim: Claim) -> Procedure[None]:
         """Leave the key with an unknown outcome."""
-        ...
+        raise NotImplementedError
 
     def settle_unknown(self, wanted: Wanted, unknown: Unknown, result: str) -> Procedure[None]:
         """Settle a key whose outcome was unknown."""
-        ...
+        raise NotImplementedError
 
     def take_unknown(self, wanted: Wanted, unknown: Unknown) -> Procedure[Claim | None]:
         """Claim a key whose outcome was unknown; None if another attempt was faster."""
-        ...
+        raise NotImplementedError
 
 
-class DatabaseClaims:
+def want_with(key: ClaimKey, options: ClaimOptions, *, joined: bool = False) -> Wanted:
+    """A claim with the options of a caller; without a lease inside of a caller's transaction."""
+    lease, takeover = options.get("lease"), options.get("takeover")
+    if joined:
+        refuse_leased_within(lease=lease, takeover=takeover)
+    elif lease is None:
+        lease = LEASE
+    return want(
+        key,
+        fingerprint=options.get("fingerprint"),
+        lease=lease,
+        takeover="refuse" if takeover is None else takeover,
+        retention=options.get("retention"),
+    )
+
+
+class DatabaseClaims(ClaimBackend):
     """Claims keys of one tenant: under a lease, or inside of the caller's transaction."""
 
     def __init__(self, context: Context) -> None:
-        """On the store of `context`."""
         self.context = context
-
-    @property
-    def runtime(self) -> Runtime:
-        """The runtime of the context."""
-        return self.context.runtime
-
-    @property
-    def borrowed(self) -> Borrowed | None:
-        """The caller's connection, if claims are part of the caller's transaction."""
-        return self.context.borrowed
+        self.runtime = context.runtime
+        self.borrowed = context.borrowed
 
     def now(self) -> int:
         """The time of this process in microseconds."""
@@ -144,17 +149,8 @@ class DatabaseClaims:
 
     def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
         """Check the options of a claim."""
-        joined = self.context.borrowed is not None
-        lease, takeover = options.get("lease"), options.get("takeover")
-        if joined:
-            refuse_leased_within(lease=lease, takeover=takeover)
-        return want(
-            self.key(scope, key, open_surface(surface)),
-            fingerprint=options.get("fingerprint"),
-            lease=None if joined else LEASE if lease is None else lease,
-            takeover="refuse" if takeover is None else takeover,
-            retention=options.get("retention"),
-        )
+        joined = self.borrowed is not None
+        return want_with(self.key(scope, key, open_surface(surface)), options, joined=joined)
 
     def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
         """Take the key, or return why not."""
@@ -199,7 +195,7 @@ class DatabaseClaims:
         """The exceptions that release a key; None if all do."""
         if not_done is None:
             return None
-        if self.context.borrowed is not None:
+        if self.borrowed is not None:
             raise ConflictingOptions("not_done", "is for a lease: what you roll back is not done")
         if takeover not in (None, "refuse"):
             raise ConflictingOptions("not_done", f"needs takeover='refuse', got {takeover!r}")
@@ -237,14 +233,7 @@ class JobClaims(DatabaseClaims):
         """Check the options of a claim."""
         if options.get("lease") is not None:
             raise ConflictingOptions("lease", "is the job's own, which its worker extends")
-        takeover = options.get("takeover")
-        wanted = want(
-            self.key(scope, key, surface),
-            fingerprint=options.get("fingerprint"),
-            lease=LEASE,
-            takeover="refuse" if takeover is None else takeover,
-            retention=options.get("retention"),
-        )
+        wanted = want_with(self.key(scope, key, surface), options)
         # Over at once: only a later delivery of this job can find it.
         return msgspec.structs.replace(wanted, lease=0)
 
