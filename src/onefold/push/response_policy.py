@@ -19,7 +19,7 @@ with Needs("onefold[server]"):
     import aiohttp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from onefold.model.queue import Mode
 
@@ -132,49 +132,27 @@ def _fields(exchange: PushExchange) -> dict[str, Any]:
     return {"status": exchange.status, "duration": duration, "excerpt": exchange.excerpt}
 
 
-def connection_error(error: Exception) -> str:
-    """The text for an error without a response."""
-    for kind, text_of in _TEXTS:
-        if isinstance(error, kind):
-            return text_of(error)
-    return f"the exchange failed: {type(error).__name__}"
-
-
-def _no_address(error: Any) -> str:
-    return f"could not connect: the name {error.host} has no address"
-
-
-def _certificate(error: Any) -> str:
-    reason = getattr(error.certificate_error, "verify_message", None)
-    return f"could not connect: its certificate is not valid ({reason or 'not verified'})"
-
-
-def _tls(error: Any) -> str:
-    reason = getattr(error.os_error, "reason", None)
-    return f"could not connect: TLS failed ({reason or type(error.os_error).__name__})"
-
-
-def _not_connected(error: Any) -> str:
-    # After several addresses were tried, the reason contains all of them.
-    reason = error.os_error.strerror if error.os_error.errno else None
-    plain = reason if reason and "(" not in reason else "none of its addresses answers"
-    return f"could not connect: {plain}"
-
-
-def _closed(error: Any) -> str:
-    return f"closed the connection: {error.strerror or type(error).__name__}"
-
-
-_TEXTS: Final[tuple[tuple[type[Exception], Callable[[Any], str]], ...]] = (
-    (aiohttp.ClientConnectorDNSError, _no_address),
-    (aiohttp.ClientConnectorCertificateError, _certificate),
-    (aiohttp.ClientConnectorSSLError, _tls),
-    (aiohttp.ClientConnectorError, _not_connected),
-    (aiohttp.ServerDisconnectedError, lambda _: "closed the connection without an answer"),
-    (OSError, _closed),
-    (
-        aiohttp.ClientResponseError,
-        lambda _: "the response is not HTTP, or its headers are too long",
-    ),
-)
-"""The first match counts: some are subclasses of others."""
+def connection_error(error: Exception) -> str:  # noqa: PLR0911 - a case per class
+    """The text for an error without a response. Some of the classes are subclasses of others."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return f"could not connect: the name {error.host} has no address"
+        case aiohttp.ClientConnectorCertificateError():
+            reason = getattr(error.certificate_error, "verify_message", None) or "not verified"
+            return f"could not connect: its certificate is not valid ({reason})"
+        case aiohttp.ClientSSLError():
+            reason = getattr(error.os_error, "reason", None) or type(error.os_error).__name__
+            return f"could not connect: TLS failed ({reason})"
+        case aiohttp.ClientConnectorError():
+            # After several addresses were tried, the reason contains all of them.
+            reason = error.os_error.strerror if error.os_error.errno else None
+            plain = reason if reason and "(" not in reason else "none of its addresses answers"
+            return f"could not connect: {plain}"
+        case aiohttp.ServerDisconnectedError():
+            return "closed the connection without an answer"
+        case OSError():
+            return f"closed the connection: {error.strerror or type(error).__name__}"
+        case aiohttp.ClientResponseError():
+            return "the response is not HTTP, or its headers are too long"
+        case _:
+            return f"the exchange failed: {type(error).__name__}"

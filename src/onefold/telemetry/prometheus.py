@@ -6,6 +6,7 @@ queues is limited: a service may take them from its callers, and each pair costs
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -66,54 +67,34 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register the series."""
         self._pairs: set[tuple[str, str]] = set()
-        self._enqueued = Counter("onefold_jobs_enqueued", "Jobs stored.", LABELS, registry=registry)
-        self._duplicates = Counter(
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry, buckets=SECONDS)
+        self._enqueued = counter("onefold_jobs_enqueued", "Jobs stored.", LABELS)
+        self._duplicates = counter(
             "onefold_duplicates_suppressed",
             "Enqueues that were duplicates of a stored job.",
             LABELS,
-            registry=registry,
         )
-        self._redeliveries = Counter(
-            "onefold_redeliveries",
-            "Jobs that were taken again.",
-            LABELS,
-            registry=registry,
-        )
-        self._fenced = Counter(
+        self._redeliveries = counter("onefold_redeliveries", "Jobs that were taken again.", LABELS)
+        self._fenced = counter(
             "onefold_fenced_writes",
             "Writes of deliveries that were rejected because the lease was lost.",
-            registry=registry,
         )
-        self._expiries = Counter(
-            "onefold_lease_expiries",
-            "Deliveries whose lease expired.",
-            registry=registry,
-        )
-        self._webhooks = Counter(
+        self._expiries = counter("onefold_lease_expiries", "Deliveries whose lease expired.")
+        self._webhooks = counter(
             "onefold_webhooks",
             "Received webhooks by outcome.",
             ("provider", "endpoint", "outcome"),
-            registry=registry,
         )
-        self._jobs = Counter(
-            "onefold_jobs", "Deliveries that ended.", (*LABELS, "outcome"), registry=registry
-        )
-        self._duration = Histogram(
-            "onefold_job_duration_seconds",
-            "Duration of handlers.",
-            LABELS,
-            registry=registry,
-            buckets=SECONDS,
-        )
-        self._wait = Histogram(
+        self._jobs = counter("onefold_jobs", "Deliveries that ended.", (*LABELS, "outcome"))
+        self._duration = histogram("onefold_job_duration_seconds", "Duration of handlers.", LABELS)
+        self._wait = histogram(
             "onefold_job_wait_seconds",
             "Time between the due time of a job and the start of its handler.",
             LABELS,
-            registry=registry,
-            buckets=SECONDS,
         )
 
-    def count(self, event: Event) -> None:
+    def count(self, event: Event) -> None:  # noqa: C901 - a case per event
         """Count one event."""
         match event:
             case JobsEnqueued(kind, queue, count):
@@ -130,13 +111,10 @@ class Metrics:
                 self._fenced.inc()
             case LeasesExpired(count):
                 self._expiries.inc(count)
+            case _ if isinstance(event, WebhookEvent):
+                self._webhooks.labels(event.provider, event.endpoint, _outcome(event)).inc()
             case _:
-                self._request(event)
-
-    def _request(self, event: Event) -> None:
-        if isinstance(event, WebhookEvent):
-            outcome = _outcome(event)
-            self._webhooks.labels(event.provider, event.endpoint, outcome).inc()
+                pass
 
     def _ended(self, event: JobEnded) -> None:
         pair = self._pair(event.job.kind, event.job.queue)

@@ -84,6 +84,8 @@ class DeliveryCalls:
     def __init__(self, context: Context) -> None:
         """On the store of `context`."""
         self._context = context
+        self._run = context.runtime.run
+        self._arun = context.runtime.arun
         self._rotation = ShardRotation()
         self._ticker = chores.Ticker(context.hooks)
         self._groups: dict[str, str] = {}
@@ -102,7 +104,7 @@ class DeliveryCalls:
         The order is strict within a shard. The first shard changes from take to take.
         """
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return self._context.runtime.run(self._finish_and_take([], order))[1]
+        return self._run(self._finish_and_take([], order))[1]
 
     async def atake(
         self,
@@ -114,21 +116,19 @@ class DeliveryCalls:
     ) -> list[Job]:
         """`take`, awaited."""
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return (await self._context.runtime.arun(self._finish_and_take([], order)))[1]
+        return (await self._arun(self._finish_and_take([], order)))[1]
 
     def finish(
         self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
     ) -> list[Ended]:
         """Complete deliveries, with their results by job id."""
-        return self._context.runtime.run(self._finish_and_take(_finishes(jobs, results)))[0]
+        return self._run(self._finish_and_take(_finishes(jobs, results)))[0]
 
     async def afinish(
         self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
     ) -> list[Ended]:
         """`finish`, awaited."""
-        return (await self._context.runtime.arun(self._finish_and_take(_finishes(jobs, results))))[
-            0
-        ]
+        return (await self._arun(self._finish_and_take(_finishes(jobs, results))))[0]
 
     def finish_and_take(
         self,
@@ -142,7 +142,7 @@ class DeliveryCalls:
     ) -> tuple[list[Ended], list[Job]]:
         """Complete the last deliveries and take the next jobs, in one transaction."""
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return self._context.runtime.run(self._finish_and_take(_finishes(jobs, results), order))
+        return self._run(self._finish_and_take(_finishes(jobs, results), order))
 
     async def afinish_and_take(
         self,
@@ -156,9 +156,7 @@ class DeliveryCalls:
     ) -> tuple[list[Ended], list[Job]]:
         """`finish_and_take`, awaited."""
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return await self._context.runtime.arun(
-            self._finish_and_take(_finishes(jobs, results), order)
-        )
+        return await self._arun(self._finish_and_take(_finishes(jobs, results), order))
 
     def _finish_and_take(
         self, finishes: Sequence[Finish], order: TakeOrder | None = None
@@ -227,7 +225,7 @@ class DeliveryCalls:
         error: object = None,
     ) -> list[Ended]:
         """The deliveries failed: retry after the backoff (or `after`), or bury them."""
-        return self._context.runtime.run(_end_alike(Event.FAIL, jobs, after=after, error=error))
+        return self._run(_end_alike(Event.FAIL, jobs, after=after, error=error))
 
     async def aretry(
         self,
@@ -237,100 +235,96 @@ class DeliveryCalls:
         error: object = None,
     ) -> list[Ended]:
         """`retry`, awaited."""
-        return await self._context.runtime.arun(
-            _end_alike(Event.FAIL, jobs, after=after, error=error)
-        )
+        return await self._arun(_end_alike(Event.FAIL, jobs, after=after, error=error))
 
     def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
         """Queue the jobs again after `after`, without charging an attempt."""
-        return self._context.runtime.run(_end_alike(Event.DEFER, jobs, after=after))
+        return self._run(_end_alike(Event.DEFER, jobs, after=after))
 
     async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
         """`defer`, awaited."""
-        return await self._context.runtime.arun(_end_alike(Event.DEFER, jobs, after=after))
+        return await self._arun(_end_alike(Event.DEFER, jobs, after=after))
 
     def bury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
         """Move the jobs to the dead letters, even if attempts remain."""
-        return self._context.runtime.run(_end_alike(Event.BURY, jobs, reason=reason, error=error))
+        return self._run(_end_alike(Event.BURY, jobs, reason=reason, error=error))
 
     async def abury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
         """`bury`, awaited."""
-        return await self._context.runtime.arun(
-            _end_alike(Event.BURY, jobs, reason=reason, error=error)
-        )
+        return await self._arun(_end_alike(Event.BURY, jobs, reason=reason, error=error))
 
     def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
         """Return deliveries that have not started, without charging an attempt."""
-        return self._context.runtime.run(_end_alike(Event.HAND_BACK, jobs))
+        return self._run(_end_alike(Event.HAND_BACK, jobs))
 
     async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
         """`hand_back`, awaited."""
-        return await self._context.runtime.arun(_end_alike(Event.HAND_BACK, jobs))
+        return await self._arun(_end_alike(Event.HAND_BACK, jobs))
 
     def end(self, endings: Sequence[Ending]) -> list[Ended]:
         """End each delivery in its own way, in one transaction."""
-        return self._context.runtime.run(_end_mixed(endings))
+        return self._run(_end_mixed(endings))
 
     async def aend(self, endings: Sequence[Ending]) -> list[Ended]:
         """`end`, awaited."""
-        return await self._context.runtime.arun(_end_mixed(endings))
+        return await self._arun(_end_mixed(endings))
 
     def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Heartbeat]:
         """Extend leases; `Heartbeat.lost` is True for a lost one."""
-        return self._context.runtime.run(_heartbeat(jobs, lease))
+        return self._run(_heartbeat(jobs, lease))
 
     async def aheartbeat(
         self, jobs: Sequence[Job | Delivery], *, lease: timedelta
     ) -> list[Heartbeat]:
         """`heartbeat`, awaited."""
-        return await self._context.runtime.arun(_heartbeat(jobs, lease))
+        return await self._arun(_heartbeat(jobs, lease))
 
     def rescue(self, *, limit: int | None = None) -> Rescued:
         """Retry or bury jobs whose lease is over; bury those that have expired.
 
         All of them, or about `limit`, for a caller that processes each of them.
         """
-        return self._context.runtime.run(chores.rescue(limit))
+        return self._run(chores.rescue(limit))
 
     async def arescue(self, *, limit: int | None = None) -> Rescued:
         """`rescue`, awaited."""
-        return await self._context.runtime.arun(chores.rescue(limit))
+        return await self._arun(chores.rescue(limit))
 
     def prune(self) -> Pruned:
         """Remove ended jobs whose retention is over."""
-        return self._context.runtime.run(chores.prune())
+        return self._run(chores.prune())
 
     async def aprune(self) -> Pruned:
         """`prune`, awaited."""
-        return await self._context.runtime.arun(chores.prune())
+        return await self._arun(chores.prune())
 
     def sweep(self) -> int:
         """Remove claims whose retention is over; returns how many."""
-        return self._context.runtime.run(chores.sweep())
+        return self._run(chores.sweep())
 
     async def asweep(self) -> int:
         """`sweep`, awaited."""
-        return await self._context.runtime.arun(chores.sweep())
+        return await self._arun(chores.sweep())
 
     def tick(self) -> Ticked:
         """Enqueue the jobs of due ticks; returns when the next tick is due."""
-        return self._context.runtime.run(self._ticker.tick())
+        return self._run(self._ticker.tick())
 
     async def atick(self) -> Ticked:
         """`tick`, awaited."""
-        return await self._context.runtime.arun(self._ticker.tick())
+        return await self._arun(self._ticker.tick())
 
     def fold(self) -> int:
         """Add up the records of suppressed duplicates; returns how many."""
-        return self._context.runtime.run(chores.fold())
+        return self._run(chores.fold())
 
     async def afold(self) -> int:
         """`fold`, awaited."""
-        return await self._context.runtime.arun(chores.fold())
+        return await self._arun(chores.fold())
 
 
 def _finishes(

@@ -265,7 +265,7 @@ class Processes:
             self._all.discard(chosen)
             if chosen in self._idle:
                 self._idle.remove(chosen)
-        elif chosen not in self._idle:
+        else:
             self._idle.append(chosen)
 
     def kill(self, chosen: Child) -> None:

@@ -117,7 +117,7 @@ class Worker:
         self._declare = declare
         self._declared = declared
         self._stop = asyncio.Event()
-        self._started = asyncio.Event()
+        self._started = False
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._monitor: QueueMonitor | None = None
@@ -127,9 +127,9 @@ class Worker:
 
     async def run(self) -> None:
         """Run until `stop`. Then handlers may end within the grace; other jobs are handed back."""
-        if self._started.is_set():
+        if self._started:
             raise UsageError("This worker has run already. Create a new one for another run.")
-        self._started.set()
+        self._started = True
         context, registry = self._context, self._registry
         after_commit = AfterCommit(context.hooks, self._read)
         notifier = await context.database.abell()
