@@ -20,8 +20,7 @@ from onefold.operations.statement import ids_by_shard, in_all_shards
 from onefold.operations.unique_keys import Stand, insert_successors, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Mapping, Sequence
 
     from onefold.operations.statement import Operation, Sql
 
@@ -72,38 +71,30 @@ _QUEUED: Final = ("scheduled", "ready", "retrying")
 _DERIVED: Final = (*_QUEUED, "awaiting")
 
 
-def job_filter(
-    *,
-    state: str | Sequence[str] | None = None,
-    queue: str | None = None,
-    kind: str | None = None,
-    unique_key: str | None = None,
-    reason: str | None = None,
-    error_type: str | None = None,
-    created_from: datetime | None = None,
-    created_before: datetime | None = None,
-    ended_from: datetime | None = None,
-    ended_before: datetime | None = None,
-    tag: str | None = None,
-) -> JobFilter:
+_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "queue": checks.queue,
+    "kind": checks.name,
+    "unique_key": checks.key,
+    "reason": checks.text,
+    "error_type": checks.text,
+    "created_from": to_micros,
+    "created_before": to_micros,
+    "ended_from": to_micros,
+    "ended_before": to_micros,
+    "tag": checks.key,
+}
+
+
+def job_filter(state: str | Sequence[str] | None = None, **filters: Any) -> JobFilter:
     """Check a filter. Scheduled, ready and retrying can be combined with others only together."""
     words = () if state is None else (state,) if isinstance(state, str) else tuple(state)
     for word in words:
         if word not in _STATES:
             raise InvalidInput("state", f"must be one of {', '.join(_STATES)}, got {word!r}")
-    return msgspec.structs.replace(
-        _states_filter(words),
-        queue=None if queue is None else checks.queue(queue, "queue"),
-        kind=None if kind is None else checks.name(kind, "kind"),
-        unique_key=None if unique_key is None else checks.key(unique_key, "unique_key"),
-        reason=None if reason is None else checks.text(reason, "reason"),
-        error_type=None if error_type is None else checks.text(error_type, "error_type"),
-        created_from=_moment(created_from, "created_from"),
-        created_before=_moment(created_before, "created_before"),
-        ended_from=_moment(ended_from, "ended_from"),
-        ended_before=_moment(ended_before, "ended_before"),
-        tag=None if tag is None else checks.key(tag, "tag"),
-    )
+    given = {
+        name: _CHECKS[name](value, name) for name, value in filters.items() if value is not None
+    }
+    return msgspec.structs.replace(_states_filter(words), **given)
 
 
 def _states_filter(words: Sequence[str]) -> JobFilter:
@@ -122,10 +113,6 @@ def _states_filter(words: Sequence[str]) -> JobFilter:
             )
     stored = {number for word in words for number in _STATES[word].states or ()}
     return JobFilter(tuple(sorted(stored)))
-
-
-def _moment(moment: datetime | None, field: str) -> int | None:
-    return None if moment is None else to_micros(moment, field)
 
 
 def find(

@@ -19,7 +19,7 @@ from onefold.operations.attempts import forget
 from onefold.operations.endings import remove
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
 from onefold.operations.publish_keys import KEY_COLUMNS, SURFACE
-from onefold.operations.statement import ids_by_shard
+from onefold.operations.statement import ids_by_shard, in_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,14 +147,14 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
 
     This frees the keys: an explicit decision of an operator, as with `delete`.
     """
-    jobs = claims = schedules = queues = 0
+    jobs = claims = 0
     published: list[str] = []
-    for shard in range(sql.shards):
+    schedules: list[Row] = []
+    queues: list[Row] = []
+    if key is None:
         # First, so that no tick makes another job meanwhile.
-        rows = () if key is not None else (yield sql("erase_schedules", shard=shard, tenant=tenant))
-        schedules += len(rows)
-        if key is None:
-            queues += len((yield sql("erase_served_queues", shard=shard, tenant=tenant)))
+        schedules = yield from in_all_shards(sql, "erase_schedules", tenant=tenant)
+        queues = yield from in_all_shards(sql, "erase_served_queues", tenant=tenant)
     for shard in range(sql.shards):
         rows, steps = yield from _erase_claims(sql, shard, tenant, key=key)
         claims += len(rows) + steps
@@ -171,7 +171,7 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
             yield sql("delete_tallies", ("shard", "id"), gone)
             yield from forget(sql, shard, [(job_id, tenant) for _, job_id in gone])
         jobs += len(gone)
-    return Erased(jobs, claims, schedules, queues)
+    return Erased(jobs, claims, len(schedules), len(queues))
 
 
 def erase_scope(

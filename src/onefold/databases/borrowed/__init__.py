@@ -17,7 +17,7 @@ from onefold.errors import WrongConnection
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Build, Database
     from onefold.databases.batching import Item
     from onefold.operations.statement import Dialect, Rows
 
@@ -128,11 +128,11 @@ LIBRARIES: Final[dict[tuple[str, str], Library]] = {
 class Borrowed(ABC):
     """A connection of the caller. Operations run in the caller's transaction."""
 
-    def __init__(self, connection: Any, database: Database, clock: Clock) -> None:
+    def __init__(self, connection: Any, database: Database) -> None:
         self.connection = connection
         """The object that the caller passed."""
         self.database = database
-        self._clock = clock
+        self._clock = database.clock
 
     @abstractmethod
     def check(self) -> None:
@@ -168,7 +168,6 @@ class Borrowed(ABC):
 
 def borrow(connection: object, database: Database) -> Borrowed:
     """Recognise a connection; raises `WrongConnection` for anything else."""
-    clock = database.clock
     kinds = type(connection).__mro__
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
     match next((LIBRARIES[name] for name in names if name in LIBRARIES), None):
@@ -176,25 +175,25 @@ def borrow(connection: object, database: Database) -> Borrowed:
             expect("sqlite", connection, database)
             from onefold.databases.borrowed.sqlite import BorrowedSqlite
 
-            return BorrowedSqlite(connection, database, clock)
+            return BorrowedSqlite(connection, database)
         case "aiosqlite":
             expect("sqlite", connection, database)
             from onefold.databases.borrowed.sqlite import BorrowedAiosqlite
 
-            return BorrowedAiosqlite(connection, database, clock)
+            return BorrowedAiosqlite(connection, database)
         case "psycopg" | "asyncpg" as library:
             expect("postgres", connection, database)
             from onefold.databases.borrowed import postgres
 
-            return postgres.borrow(library, connection, database, clock)
+            return postgres.borrow(library, connection, database)
         case "sqlalchemy":
             from onefold.databases.borrowed import sqlalchemy
 
-            return sqlalchemy.borrow(connection, database, clock)
+            return sqlalchemy.borrow(connection, database)
         case "django":
             from onefold.databases.borrowed import django
 
-            return django.borrow(connection, database, clock)
+            return django.borrow(connection, database)
         case _:
             raise WrongConnection(connection, instead_of(names))
 

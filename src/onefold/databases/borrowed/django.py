@@ -21,7 +21,7 @@ from onefold.errors import NoTransaction, WrongConnection
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Build, Database
     from onefold.databases.borrowed import Parameters
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _PLACE: Final = re.compile(r"\?(\d+)")
 
 
-def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
+def borrow(lent: Any, database: Database) -> Borrowed:
     """The borrowed form of a Django connection."""
     wrapper = lent
     if not isinstance(wrapper, BaseDatabaseWrapper):
@@ -39,7 +39,7 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
             raise WrongConnection(lent, borrowed.instead_of(()))
         wrapper = connections[alias]
     borrowed.expect(borrowed.SYSTEMS.get(wrapper.vendor, wrapper.vendor), wrapper, database)
-    return BorrowedDjango(wrapper, database, clock)
+    return BorrowedDjango(wrapper, database)
 
 
 def atomic(lent: Any, *, durable: bool = True) -> AbstractContextManager[Any]:
@@ -88,7 +88,6 @@ class BorrowedDjango(Borrowed):
             return BorrowedSqlite(
                 wrapper.connection,
                 self.database,
-                self._clock,
                 lent=wrapper,
                 library=LibraryCursor(partial(_run_on_sqlite, wrapper)),
             )
@@ -97,7 +96,6 @@ class BorrowedDjango(Borrowed):
         return BorrowedThrough(
             wrapper,
             self.database,
-            self._clock,
             driver=wrapper.connection,
             autocommit=wrapper.connection.autocommit,
             run_text=partial(_run, wrapper),

@@ -19,7 +19,7 @@ from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
 from onefold.databases.postgres.transaction import awaited, called, execute
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
-from onefold.operations.statement import Rows, Statement, compiled, run, run_async
+from onefold.operations.statement import Operation, Rows, Statement, compiled, run, run_async
 
 if TYPE_CHECKING:
     from onefold.databases import Build, Clock, Database
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def borrow(library: str, connection: Any, database: Database, clock: Clock) -> Borrowed:
+def borrow(library: str, connection: Any, database: Database) -> Borrowed:
     """The borrowed form of a connection whose library is known."""
     if library == "asyncpg":
-        return BorrowedAsyncpg(connection, database, clock)
+        return BorrowedAsyncpg(connection, database)
     if isinstance(connection, psycopg.AsyncConnection):
-        return BorrowedAsyncPsycopg(connection, database, clock)
-    return BorrowedPsycopg(connection, database, clock)
+        return BorrowedAsyncPsycopg(connection, database)
+    return BorrowedPsycopg(connection, database)
 
 
 class _Lent(Borrowed):
     """The common part."""
 
-    def __init__(self, connection: Any, database: Database, clock: Clock) -> None:
-        super().__init__(connection, database, clock)
+    def __init__(self, connection: Any, database: Database) -> None:
+        super().__init__(connection, database)
         assert isinstance(database, PostgresDatabase)
         self._server = database
 
@@ -50,6 +50,17 @@ class _Lent(Borrowed):
     def session(self) -> object:
         """The object that is remembered as checked."""
         return self.connection
+
+    def _checked(self, build: Build[T], own: Identity) -> Operation[T]:
+        """An operation, after the check of the connection's database."""
+        sql = self._server.sql
+        try:
+            if self.session not in self._server.checked:
+                self._accept((yield sql("read_identity")), own)
+            return (yield from build(sql))
+        except Exception as error:
+            _raise_refusal(error)
+            raise
 
     def _accept(self, rows: Rows, own: Identity) -> None:
         """The connection must be to our installation, or the commit would not cover the job.
@@ -79,17 +90,7 @@ class _Blocking(_Lent):
         """Run an operation on its database."""
         del write  # both run in the caller's transaction
         self.check()
-        own = self._server.identity()
-        if self.session not in self._server.checked:
-            self._accept(self._guarded(self._server.sql("read_identity")), own)
-        return run(build(self._server.sql), self._guarded)
-
-    def _guarded(self, statement: Statement) -> Rows:
-        try:
-            return self._execute(statement)
-        except Exception as error:
-            _raise_refusal(error)
-            raise
+        return run(self._checked(build, self._server.identity()), self._execute)
 
     @abstractmethod
     def _execute(self, statement: Statement) -> Rows:
@@ -104,16 +105,7 @@ class _Awaited(_Lent):
         del write  # both run in the caller's transaction
         self.check()
         own = await self._server.aidentity()
-        if self.session not in self._server.checked:
-            self._accept(await self._guarded(self._server.sql("read_identity")), own)
-        return await run_async(build(self._server.sql), self._guarded)
-
-    async def _guarded(self, statement: Statement) -> Rows:
-        try:
-            return await self._execute(statement)
-        except Exception as error:
-            _raise_refusal(error)
-            raise
+        return await run_async(self._checked(build, own), self._execute)
 
     @abstractmethod
     async def _execute(self, statement: Statement) -> Rows:
@@ -211,14 +203,13 @@ class BorrowedThrough(_Blocking):
         self,
         lent: object,
         database: Database,
-        clock: Clock,
         *,
         driver: Any,
         autocommit: bool,
         run_text: RunText,
     ) -> None:
         """`driver` has the transaction; `run_text` runs SQL text with its parameters."""
-        super().__init__(lent, database, clock)
+        super().__init__(lent, database)
         self._driver = driver
         self._autocommit = autocommit
         self._run_text = run_text

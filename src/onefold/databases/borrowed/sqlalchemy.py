@@ -26,7 +26,7 @@ from onefold.errors import NoTransaction, WrongConnection
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Build, Database
     from onefold.databases.borrowed import Parameters
 
 T = TypeVar("T")
@@ -38,23 +38,23 @@ Awaited: TypeAlias = "AsyncConnection | AsyncSession"
 _OPTIONS: Final = {"stream_results": False, "yield_per": None, "preserve_rowcount": True}
 
 
-def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
+def borrow(lent: Any, database: Database) -> Borrowed:
     """The borrowed form of a SQLAlchemy object."""
     if isinstance(lent, scoped_session | async_scoped_session):
         lent = cast("Any", lent)()  # the session of this thread or task
     if isinstance(lent, Connection | Session):
-        return BorrowedSqlalchemy(lent, database, clock)
-    return BorrowedAsyncSqlalchemy(lent, database, clock)
+        return BorrowedSqlalchemy(lent, database)
+    return BorrowedAsyncSqlalchemy(lent, database)
 
 
 class BorrowedSqlalchemy(Borrowed):
     """A connection or session of the caller."""
 
     def __init__(
-        self, lent: Blocking, database: Database, clock: Clock, *, awaited: Awaited | None = None
+        self, lent: Blocking, database: Database, *, awaited: Awaited | None = None
     ) -> None:
         """`awaited` is the async twin, if the caller passed that."""
-        super().__init__(lent if awaited is None else awaited, database, clock)
+        super().__init__(lent if awaited is None else awaited, database)
         self._lent = lent
         borrowed.expect(self._system(), self.connection, database)
         self._joined: Connection | None = lent if isinstance(lent, Connection) else None
@@ -148,12 +148,11 @@ class BorrowedSqlalchemy(Borrowed):
                 return BorrowedSqlite(
                     driver,
                     self.database,
-                    self._clock,
                     lent=self.connection,
                     library=LibraryCursor(partial(_run, connection)),
                 )
             case "aiosqlite":
-                return _AwaitedInside(driver, self.database, self._clock, lent=self.connection)
+                return _AwaitedInside(driver, self.database, lent=self.connection)
             case name if connection.dialect.name == "sqlite":
                 raise WrongConnection(
                     self.connection, f"uses the driver {name}. Use pysqlite or aiosqlite."
@@ -167,7 +166,6 @@ class BorrowedSqlalchemy(Borrowed):
         return BorrowedThrough(
             self.connection,
             self.database,
-            self._clock,
             driver=driver,
             autocommit=adapted.autocommit,
             run_text=partial(_run, connection),
@@ -177,16 +175,16 @@ class BorrowedSqlalchemy(Borrowed):
 class BorrowedAsyncSqlalchemy(Borrowed):
     """An async connection or session of the caller: its sync object, run in a greenlet."""
 
-    def __init__(self, lent: Awaited, database: Database, clock: Clock) -> None:
+    def __init__(self, lent: Awaited, database: Database) -> None:
         """Nothing is read from the database yet."""
-        super().__init__(lent, database, clock)
+        super().__init__(lent, database)
         self._lent = lent
         inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection
         if inside is None:
             raise WrongConnection(
                 lent, "is not open. Await it: async with engine.begin() as connection."
             )
-        self._inside = BorrowedSqlalchemy(inside, database, clock, awaited=lent)
+        self._inside = BorrowedSqlalchemy(inside, database, awaited=lent)
 
     def check(self) -> None:
         """As for the sync one; the database is not read."""

@@ -22,7 +22,7 @@ from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, W
 from onefold.operations.statement import run
 
 if TYPE_CHECKING:
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Build, Database
     from onefold.operations.statement import Rows, Statement
 
 
@@ -36,7 +36,6 @@ class BorrowedSqlite(Borrowed):
         self,
         connection: object,
         database: Database,
-        clock: Clock,
         *,
         lent: object = None,
         library: Any = None,
@@ -45,7 +44,7 @@ class BorrowedSqlite(Borrowed):
 
         `library` makes cursors whose statements its library sees.
         """
-        super().__init__(connection if lent is None else lent, database, clock)
+        super().__init__(connection if lent is None else lent, database)
         assert isinstance(connection, sqlite3.Connection)
         assert isinstance(database, SqliteDatabase)
         self._file = database
@@ -150,11 +149,9 @@ def _text(value: object) -> object:
 class BorrowedAiosqlite(Borrowed):
     """An aiosqlite connection of the caller."""
 
-    def __init__(
-        self, connection: Any, database: Database, clock: Clock, *, lent: object = None
-    ) -> None:
+    def __init__(self, connection: Any, database: Database, *, lent: object = None) -> None:
         """`lent` is the object that the caller passed, if it is not the connection itself."""
-        super().__init__(connection if lent is None else lent, database, clock)
+        super().__init__(connection if lent is None else lent, database)
         self._connection = connection
 
     def check(self) -> None:
@@ -180,4 +177,4 @@ class BorrowedAiosqlite(Borrowed):
             beneath = self._connection._conn  # noqa: SLF001
         except ValueError as error:  # not yet awaited, or closed
             raise borrowed.closed(self.connection) from error
-        return BorrowedSqlite(beneath, self.database, self._clock, lent=self.connection)
+        return BorrowedSqlite(beneath, self.database, lent=self.connection)
