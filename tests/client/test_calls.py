@@ -249,7 +249,12 @@ def test_schedules_are_made_paused_and_removed(stage: Stage) -> None:
         "email",
     )
     assert (made.payload, made.tz, made.catch_up) == ({"region": "eu"}, "Europe/Berlin", "all")
-    assert (made.catch_up_most, made.priority, made.delay, made.max_attempts) == (7, -3, 90.0, 2)
+    assert (made.catch_up_most, made.priority, made.delay, made.max_attempts) == (
+        7,
+        -3,
+        timedelta(seconds=90),
+        2,
+    )
     assert (made.unique_key, made.unique_while, made.group_key) == ("u", "queued", "g")
     assert (made.tags, made.metadata, made.paused) == (("a",), {"by": "me"}, False)
     assert made.next_tick is not None
@@ -269,7 +274,7 @@ def test_a_schedule_that_cannot_be_is_refused_by_name(stage: Stage) -> None:
         client.schedules.pause("nobody's")
     with pytest.raises(QueueNotFound):
         client.schedules.save("nightly", "@daily", kind="report")
-    for option, value in [("cron", "every day"), ("tz", "Mars"), ("timeout", LEASE)]:
+    for option, value in [("cron", "every day"), ("tz", "Mars"), ("priority", 10**6)]:
         with pytest.raises(InvalidInput) as refused:
             client.schedules.save(
                 "nightly", **{"cron": "@daily", "kind": "a", "queue": "email", option: value}

@@ -20,13 +20,13 @@ from onefold.model.schedule import (
     first_tick,
     job_of,
     load,
+    new_schedule,
     newest,
     plan,
     shard_of_schedule,
     tick_key,
-    wish,
 )
-from onefold.model.timestamps import LATEST, MICROSECOND, to_micros
+from onefold.model.timestamps import LATEST, MICROSECOND, from_micros, to_micros
 
 START = to_micros(datetime(2026, 3, 1, tzinfo=UTC), "start")
 MINUTE = timedelta(minutes=1) // MICROSECOND
@@ -34,7 +34,7 @@ DAY = 24 * 60 * MINUTE
 
 
 def schedule(cron: str, catch_up: CatchUp = "latest", *, most: int = 100, **said: Any) -> Schedule:
-    wanted = wish(
+    wanted = new_schedule(
         NewJob("report", {"to": 1}, **said),
         "acme",
         name="s",
@@ -43,15 +43,19 @@ def schedule(cron: str, catch_up: CatchUp = "latest", *, most: int = 100, **said
         catch_up=catch_up,
         catch_up_most=most if catch_up == "all" else None,
     )
-    return Schedule(
-        *(wanted.tenant, wanted.name, wanted.cron, wanted.zone, wanted.kind, wanted.queue),
-        *(wanted.payload, wanted.options, wanted.catch_up, wanted.catch_up_most),
-        paused=False,
-        declared=False,
-        next_tick_micros=first_tick(cron, "Europe/Berlin", START),
-        last_tick_micros=None,
-        updated_at_micros=START,
+    next_tick = first_tick(cron, "Europe/Berlin", START)
+    stored = Schedule.from_row(
+        (*list(wanted.row.values())[:-1], False, False, next_tick, None, START)
     )
+    assert stored == _replaced(
+        wanted, next_tick=from_micros(next_tick), updated_at=from_micros(START)
+    )
+    return stored
+
+
+def next_tick_of(schedule: Schedule) -> int:
+    assert schedule.next_tick is not None
+    return to_micros(schedule.next_tick, "next_tick")
 
 
 def one_by_one(cron: str, first: int, now: int) -> list[int]:
@@ -85,8 +89,8 @@ def test_the_newest_ticks_are_found_without_going_through_all(
 @given(EXPRESSIONS, st.sampled_from(get_args(CatchUp)), st.integers(0, 3 * DAY))
 def test_a_plan_is_what_the_policy_says(cron: str, catch_up: CatchUp, late: int) -> None:
     due = schedule(cron, catch_up, most=5)
-    now = due.next_tick_micros + late
-    every = one_by_one(cron, due.next_tick_micros, now)
+    now = next_tick_of(due) + late
+    every = one_by_one(cron, next_tick_of(due), now)
 
     planned = plan(due, now)
 
@@ -103,7 +107,7 @@ def test_a_plan_is_what_the_policy_says(cron: str, catch_up: CatchUp, late: int)
 
 def test_one_whose_zone_is_not_known_here_waits_for_another_process() -> None:
     due = schedule("0 * * * *")
-    broken = plan(_replaced(due, tz="Mars/Olympus"), due.next_tick_micros)
+    broken = plan(_replaced(due, tz="Mars/Olympus"), next_tick_of(due))
 
     assert isinstance(broken, Broken)
     assert (broken.tenant, broken.schedule) == ("acme", "s")
@@ -120,10 +124,10 @@ def test_without_cronsim_a_sentence_says_what_to_install(monkeypatch: pytest.Mon
 
 def test_one_that_has_fired_for_the_last_time_is_due_never() -> None:
     due = _replaced(schedule("0 0 * * *"), cron="0 0 */20 * 1L")
-    planned = plan(due, due.next_tick_micros)
+    planned = plan(due, next_tick_of(due))
 
     assert isinstance(planned, Plan)
-    assert planned.ticks == (due.next_tick_micros,)
+    assert planned.ticks == (next_tick_of(due),)
     assert planned.next_tick == LATEST
 
 
@@ -175,8 +179,8 @@ def test_jobs_of_one_key_go_to_one_shard() -> None:
     assert len(hashes) == 1
 
 
-def test_a_schedule_of_before_has_nothing_but_defaults() -> None:
-    request = job_of(_replaced(schedule("0 * * * *"), options_text=None), START, now=START).request
+def test_a_schedule_without_options_has_defaults() -> None:
+    request = job_of(schedule("0 * * * *"), START, now=START).request
 
     assert (request.priority, request.max_attempts, request.unique_key) == (0, 8, None)
 

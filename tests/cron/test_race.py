@@ -100,7 +100,7 @@ def test_declarations_at_once_make_one_schedule(place: Place, crew: Crew) -> Non
         assert [schedule.name for schedule in onefold.schedules.find()] == ["declared", "other"]
 
 
-def declare(racer: Racer) -> list[tuple[str, datetime]]:
+def declare(racer: Racer) -> list[tuple[str, datetime | None]]:
     """As four workers do that start together; half of them with older code."""
     with racer.place.open(clock=lambda: START) as onefold:
 

@@ -144,6 +144,7 @@ class TestCatchUp:
     def test_latest_makes_up_for_the_newest(self, subject: Subject) -> None:
         made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(5 * HOUR + MINUTE)
+        assert made.next_tick is not None
         assert moments(subject.deliveries.tick()) == [made.next_tick + 4 * HOUR]
         assert made.catch_up == "latest"
 
@@ -164,6 +165,7 @@ class TestCatchUp:
         made = subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
         subject.clock.advance(5 * HOUR)
         ticked = subject.deliveries.tick()
+        assert made.next_tick is not None
         assert moments(ticked) == [made.next_tick + number * HOUR for number in range(5)]
         assert sorted(tick.enqueued.id for tick in ticked.ticks) == sorted(
             job.id for job in subject.find()
@@ -463,4 +465,5 @@ class TestRefusedSchedules:
         subject.clock.set(datetime(2040, 12, 31, 23, 30, tzinfo=UTC))
         made = subject.schedules.save("nick", nickname, kind="report")
         assert made.cron == nickname
+        assert made.next_tick is not None
         assert made.next_tick.minute == made.next_tick.hour == 0

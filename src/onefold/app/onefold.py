@@ -271,7 +271,7 @@ class Onefold(Tenant):
 
     def _declared_queues(self) -> dict[str, bool]:
         """The queues that the code declares, and whether jobs are declared for them."""
-        of_jobs = (*self.jobs.queues, *(wish.queue for wish in self.schedules.declared.wishes))
+        of_jobs = (*self.jobs.queues, *(one.queue for one in self.schedules.declared.schedules))
         return dict.fromkeys(self.queues.declared, False) | dict.fromkeys(of_jobs, True)
 
     async def _declare(self) -> None:

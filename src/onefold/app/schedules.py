@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
-from onefold.jobs.cron_decorator import DeclaredOptions, DeclaredSchedules, wished
+from onefold.jobs.cron_decorator import DeclaredOptions, DeclaredSchedules
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
 from onefold.model.job import Enqueued, Json, NewJob, UniqueWhile
-from onefold.model.schedule import Schedule, job_of
+from onefold.model.schedule import Schedule, job_of, new_schedule
 from onefold.operations import schedules
 from onefold.operations.enqueue import KEEP_HOLDER, enqueue
 from onefold.runtime import Procedure, Transact
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql
 
 
-class ScheduledOptions(TypedDict, total=False):
-    """The options of the jobs of a schedule, without kind and payload. See `NewJob`."""
+class ScheduleOptions(DeclaredOptions, total=False):
+    """The options of a schedule and of its jobs, without kind and payload. See `NewJob`."""
 
     queue: str
     priority: int
@@ -45,8 +45,7 @@ class ScheduledOptions(TypedDict, total=False):
     store_result: bool | None
 
 
-class ScheduleOptions(ScheduledOptions, DeclaredOptions, total=False):
-    """Everything that `schedules.save` accepts by name."""
+_OF_SCHEDULE: Final = DeclaredOptions.__optional_keys__
 
 
 class Schedules:
@@ -91,7 +90,10 @@ class Schedules:
     ) -> Build[list[Schedule]]:
         context = self._context
         (new_job,) = context.defaults.filled([_new_job(kind, payload, options)])
-        wanted = wished(context.tenant, name, cron, new_job, options)
+        own: dict[str, Any] = {
+            option: value for option, value in options.items() if option in _OF_SCHEDULE
+        }
+        wanted = new_schedule(new_job, context.tenant, name=name, cron=cron, **own)
         return lambda sql: schedules.save(sql, [wanted])
 
     def store_declared(self) -> list[Schedule]:
@@ -106,7 +108,7 @@ class Schedules:
         return await self._context.store.atransact(self._declaring)
 
     def _declaring(self, sql: Sql) -> Operation[list[Schedule]]:
-        return schedules.save(sql, self.declared.wishes)
+        return schedules.save(sql, self.declared.schedules)
 
     def find(self) -> list[Schedule]:
         """All schedules, by name."""
@@ -183,6 +185,6 @@ class Schedules:
 def _new_job(kind: str, payload: Json, options: ScheduleOptions) -> NewJob:
     checks.options(options, ScheduleOptions.__optional_keys__)
     of_job: dict[str, Any] = {
-        name: value for name, value in options.items() if name in ScheduledOptions.__optional_keys__
+        name: value for name, value in options.items() if name not in _OF_SCHEDULE
     }
     return NewJob(kind, {} if payload is EMPTY else payload, **of_job)

@@ -16,10 +16,10 @@ from onefold.cli.render import (
     attempt_rows,
     attempt_value,
     job_lines,
-    job_value,
     problem,
     step_rows,
     step_value,
+    struct_value,
     when,
 )
 
@@ -144,7 +144,7 @@ def show_page(
     none: str,
 ) -> None:
     """Print a page of jobs, and the cursor of the next page."""
-    value = {"jobs": [job_value(job) for job in page], "next": page.next}
+    value = {"jobs": [struct_value(job) for job in page], "next": page.next}
     cli.answer_table(value, columns, [row(job) for job in page], none=none)
     if page.next is not None and not cli.as_json:
         typer.echo(f"There are more: --after {page.next}")
@@ -176,7 +176,7 @@ def show_job(cli: CliContext, job: Job) -> None:
     """Print a job, its attempts and its steps."""
     attempts, steps = cli.calls.deliveries.attempts(job.id), cli.calls.deliveries.steps(job.id)
     value = {
-        **job_value(job),
+        **struct_value(job),
         "attempts": [attempt_value(attempt) for attempt in attempts],
         "steps": [step_value(step) for step in steps],
     }

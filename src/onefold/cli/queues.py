@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import msgspec
 import typer
 
 from onefold import ConflictingOptions, InvalidInput, Limit, QueueCounts
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
+from onefold.cli.render import struct_value
 from onefold.model.queue import CONFIDENTIAL
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _limit(concurrency: int | None, rate: str | None) -> Limit | None:
 
 
 def _value(queue: Queue) -> dict[str, Any]:
-    members = msgspec.structs.asdict(queue)
+    members = struct_value(queue)
     return {name: member for name, member in members.items() if name not in CONFIDENTIAL}
 
 

@@ -20,10 +20,10 @@ SHORT = 80
 """Characters of a message in a list."""
 
 
-def job_value(job: Job) -> dict[str, Any]:
-    """A job as a JSON value, by the names of its fields."""
-    value = msgspec.structs.asdict(job)
-    return {name.removesuffix("_json"): found for name, found in value.items()}
+def struct_value(value: msgspec.Struct) -> dict[str, Any]:
+    """A struct as a JSON value, by the names of its fields."""
+    members = msgspec.structs.asdict(value)
+    return {name.removesuffix("_json"): found for name, found in members.items()}
 
 
 def attempt_value(attempt: Attempt) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def step_value(step: Step) -> dict[str, Any]:
 
 def job_lines(job: Job) -> Iterator[str]:
     """A job as text, one line per field; empty fields are left out."""
-    value = job_value(job)
+    value = struct_value(job)
     value["attempt"] = f"{job.attempt} of {job.max_attempts}"
     value["error"] = problem(job.error)
     hidden = {"tenant", "max_attempts", "generation"}

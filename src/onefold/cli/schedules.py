@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
-from onefold.cli.render import when
+from onefold.cli.render import struct_value, when
 
 if TYPE_CHECKING:
     from onefold.model.schedule import Schedule
@@ -27,7 +27,7 @@ def list_schedules(cli: CliContext) -> None:
     """List schedules with their last and next tick. `onefold schedules` does the same."""
     found = cli.calls.schedules.find()
     cli.answer_table(
-        [_value(schedule) for schedule in found],
+        [struct_value(schedule) for schedule in found],
         COLUMNS,
         [_row(schedule) for schedule in found],
         none="There are no schedules.",
@@ -64,23 +64,6 @@ def run(cli: CliContext, name: ScheduleName) -> None:
     )
 
 
-def _value(schedule: Schedule) -> dict[str, Any]:
-    return {
-        "name": schedule.name,
-        "cron": schedule.cron,
-        "tz": schedule.tz,
-        "kind": schedule.kind,
-        "queue": schedule.queue,
-        "payload": schedule.payload,
-        "paused": schedule.paused,
-        "declared": schedule.declared,
-        "catch_up": schedule.catch_up,
-        "catch_up_most": schedule.catch_up_most,
-        "next_tick": schedule.next_tick,
-        "last_tick": schedule.last_tick,
-    }
-
-
 def _row(schedule: Schedule) -> tuple[object, ...]:
     return (
         schedule.name,
@@ -89,6 +72,6 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
         schedule.kind,
         schedule.queue,
         "paused" if schedule.paused else "open",
-        None if schedule.paused else when(schedule.next_tick),
+        when(schedule.next_tick),
         when(schedule.last_tick),
     )

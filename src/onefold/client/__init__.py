@@ -12,10 +12,6 @@ from onefold.client.problems import (
 )
 from onefold.client.push_request import PushedJob
 from onefold.client.receiver import Receiver
-from onefold.client.remote_values import (
-    RemoteSchedule,
-    RemoteScheduleOptions,
-)
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
 
 __all__ = [
@@ -31,8 +27,6 @@ __all__ = [
     "RemoteEvent",
     "RemoteEvents",
     "RemoteLock",
-    "RemoteSchedule",
-    "RemoteScheduleOptions",
     "RemoteSteps",
     "ServerError",
     "Unreachable",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.client.connection import Connection, decode
-from onefold.client.remote_values import ChangeReply
-from onefold.client.requests import path, wire_body
+from onefold.client.requests import ChangeReply, path, wire_body
 from onefold.effects.claims import LEASE, ClaimBackend, ClaimOptions, want_with
 from onefold.errors import (
     Busy,

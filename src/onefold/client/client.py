@@ -19,8 +19,7 @@ from onefold.client.nouns import (
     ClientSchedules,
     find_query,
 )
-from onefold.client.remote_values import ChangeReply
-from onefold.client.requests import path, wire_body
+from onefold.client.requests import ChangeReply, path, wire_body
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps, step_log
 from onefold.effects.claims import SURFACE, ClaimOptions
 from onefold.effects.once import OnceContext

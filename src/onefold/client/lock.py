@@ -10,8 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from onefold.client.connection import Connection, decode
-from onefold.client.remote_values import ChangeReply
-from onefold.client.requests import path, wire_body
+from onefold.client.requests import ChangeReply, path, wire_body
 from onefold.effects.lock import MARGIN, Lock, lock_key
 from onefold.errors import Busy, LeaseLost, OnefoldError
 from onefold.model.claim import Claim, ClaimAnswer, ClaimKey, ClaimReply, Won, claim_key

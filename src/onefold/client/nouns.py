@@ -9,16 +9,11 @@ import msgspec
 
 from onefold.app.jobs import FindOptions
 from onefold.app.keys import KeyFilters
+from onefold.app.schedules import ScheduleOptions
 from onefold.client.calls import Calls, Mode, call
 from onefold.client.claims import HttpClaims
 from onefold.client.connection import decode
-from onefold.client.remote_values import (
-    ChangeReply,
-    RemoteSchedule,
-    RemoteScheduleOptions,
-    RemoteSchedules,
-)
-from onefold.client.requests import json_value, path, wire_body
+from onefold.client.requests import ChangeReply, json_value, path, wire_body
 from onefold.effects.claims import LEASE, SURFACE
 from onefold.effects.lock import lock_key
 from onefold.errors import InvalidInput, QueueNotFound, ScheduleNotFound
@@ -26,7 +21,7 @@ from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
 from onefold.model.claim import checked_claim, encode_result
 from onefold.model.delivery import Ended
-from onefold.model.job import DEFAULT_QUEUE, AttemptList, Enqueued, EnqueuedMany, Json
+from onefold.model.job import AttemptList, Enqueued, EnqueuedMany, Json
 from onefold.model.queue import (
     DEFAULTS,
     Queue,
@@ -35,6 +30,7 @@ from onefold.model.queue import (
     QueueSettings,
     checked,
 )
+from onefold.model.schedule import Schedule, ScheduleList, ScheduleSettings
 from onefold.model.stored_key import KeyPage, Why
 
 if TYPE_CHECKING:
@@ -196,24 +192,26 @@ class ClientSchedules(Calls[Mode]):
         *,
         kind: str,
         payload: Json = EMPTY,
-        **options: Unpack[RemoteScheduleOptions],
-    ) -> Procedure[RemoteSchedule]:
+        **options: Unpack[ScheduleOptions],
+    ) -> Procedure[Schedule]:
         """Enqueue a job at every tick of a cron expression: create or change a schedule.
 
         Saving the same schedule again changes nothing. A new expression or time zone counts from
         now.
         """
-        checks.options(options, RemoteScheduleOptions.__optional_keys__)
-        body = wire_body({"queue": DEFAULT_QUEUE, "cron": cron, "kind": kind, **options})
-        body["payload"] = json_value(payload, "payload")
+        checks.options(options, ScheduleOptions.__optional_keys__)
+        given: dict[str, Any] = {**options}
+        body = ScheduleSettings(
+            cron=cron, kind=kind, payload_json=json_value(payload, "payload"), **given
+        )
         response = yield from self._connection.put(path("schedules", name), body)
-        return decode(response, RemoteSchedule)
+        return decode(response, Schedule)
 
     @call
-    def find(self) -> Procedure[list[RemoteSchedule]]:
+    def find(self) -> Procedure[list[Schedule]]:
         """All schedules, by name."""
         response = yield from self._connection.get(path("schedules"))
-        return list(decode(response, RemoteSchedules).items)
+        return list(decode(response, ScheduleList).items)
 
     @call
     def delete(self, name: str) -> Procedure[bool]:

@@ -58,6 +58,18 @@ class WireStruct(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """A value in a response. Unknown members are ignored, because a newer server may send them."""
 
 
+class ChangeReply(WireStruct, frozen=True, kw_only=True):
+    """The response to a request that changes one thing."""
+
+    already: bool = False
+    """True if there was nothing to change."""
+    released: bool = False
+    settled: bool = False
+    deleted: int = 0
+    more: bool = False
+    """True if a deletion by filter has not reached the end."""
+
+
 def path(*parts: str) -> str:
     """A path below /v1. A part may contain any characters."""
     return "/v1/" + "/".join(_path_part(part, parts[index - 1]) for index, part in enumerate(parts))

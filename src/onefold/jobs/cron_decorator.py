@@ -18,7 +18,7 @@ import msgspec
 from onefold.errors import InvalidInput
 from onefold.jobs.job_function import DeclaredJob, JobCall, JobFunction
 from onefold.model.job import NewJob
-from onefold.model.schedule import CatchUp, ScheduleSettings, first_tick, wish
+from onefold.model.schedule import CatchUp, Schedule, first_tick, new_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -46,32 +46,10 @@ class DeclaredOptions(TypedDict, total=False):
     """With `all`, how many ticks at most: the newest; by default 100."""
 
 
-def wished(
-    tenant: str,
-    name: str,
-    cron: str,
-    new_job: NewJob,
-    options: DeclaredOptions,
-    *,
-    declared: bool = False,
-) -> ScheduleSettings:
-    """Check a schedule, and fill in the options that are not given."""
-    return wish(
-        new_job,
-        tenant,
-        name=name,
-        cron=cron,
-        tz=options.get("tz", "UTC"),
-        catch_up=options.get("catch_up", "latest"),
-        catch_up_most=options.get("catch_up_most"),
-        declared=declared,
-    )
-
-
 class Declared(msgspec.Struct, frozen=True):
     """A schedule that code declares, and the declaration of its job."""
 
-    wish: ScheduleSettings
+    schedule: Schedule
     job: Any
 
 
@@ -87,20 +65,20 @@ class DeclaredSchedules:
         return tuple(self._declared)
 
     @property
-    def wishes(self) -> list[ScheduleSettings]:
+    def schedules(self) -> list[Schedule]:
         """The schedules to store, in an order that is the same in all processes."""
-        return [self._declared[name].wish for name in sorted(self._declared)]
+        return [self._declared[name].schedule for name in sorted(self._declared)]
 
-    def add(self, wish: ScheduleSettings, job: Declaration) -> None:
+    def add(self, schedule: Schedule, job: Declaration) -> None:
         """Add a schedule; a name has one. The same job declared again replaces its schedule."""
-        known = self._declared.get(wish.name)
-        if known is not None and (known.wish.kind != wish.kind or known.job is job):
+        name, known = schedule.name, self._declared.get(schedule.name)
+        if known is not None and (known.schedule.kind != schedule.kind or known.job is job):
             raise InvalidInput(
                 "name",
-                f"{wish.name!r} is a schedule already, of {known.wish.kind!r} at"
-                f" {known.wish.cron!r}. Give one of them another name=.",
+                f"{name!r} is a schedule already, of {known.schedule.kind!r} at"
+                f" {known.schedule.cron!r}. Give one of them another name=.",
             )
-        self._declared[wish.name] = Declared(wish, job)
+        self._declared[name] = Declared(schedule, job)
 
 
 class Scheduling:
@@ -122,8 +100,8 @@ class Scheduling:
         self._schedules = schedules
         self._job = job
         self._context = context
-        checked = self._wish(NewJob("any"))
-        first_tick(checked.cron, checked.zone, context.now())
+        checked = self._schedule(NewJob("any"))
+        first_tick(checked.cron, checked.tz, context.now())
 
     @overload
     def __call__(self, job: J, /) -> J: ...
@@ -146,12 +124,12 @@ class Scheduling:
         job: Job = subject if _is_job(subject) else self._job(subject)
         call = job if isinstance(job, JobCall) else job.call()
         (new_job,) = self._context.defaults.filled([call.new_job()])
-        self._schedules.add(self._wish(new_job), job.declaration)
+        self._schedules.add(self._schedule(new_job), job.declaration)
         return job
 
-    def _wish(self, new_job: NewJob) -> ScheduleSettings:
+    def _schedule(self, new_job: NewJob) -> Schedule:
         name = new_job.kind if self._name is None else self._name
-        return wished("", name, self._cron, new_job, self._options, declared=True)
+        return new_schedule(new_job, "", name=name, cron=self._cron, declared=True, **self._options)
 
 
 def _is_job(subject: object) -> TypeGuard[Job]:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    overload,
+)
 
 import msgspec
 
 from onefold.errors import InvalidInput, UsageError
-from onefold.model.job_options import read_options
+from onefold.model.job_options import TAGS, read_options
 from onefold.model.json_text import decode_payload, is_object
 from onefold.model.lifecycle import Event, Retention, State
 from onefold.model.retry import Backoff
-from onefold.model.timestamps import MICROSECOND, Duration, Moment, from_micros
+from onefold.model.timestamps import MICROSECOND, Duration, Moment, from_micros, set_durations
 from onefold.model.unique import Unique
+from onefold.model.wire import Attempts, Priority
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -99,6 +110,41 @@ class Awaited(Asks, Generic[R_co]):
     def _read_result(self, job: Job) -> R_co:
         read: Callable[[Job], R_co] | None = getattr(self, "_read", None)
         return job.result if read is None else read(job)
+
+
+class JobTemplate(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """The options that jobs over HTTP and the jobs of a schedule can have."""
+
+    priority: Priority = 0
+    """Lower runs first."""
+    delay: Duration | None = None
+    max_attempts: Attempts | None = None
+    """By default the queue's, as are backoff and retention."""
+    unique_key: str | None = None
+    """While a job holds this key, an enqueue with it returns that job."""
+    unique_while: UniqueWhile | None = None
+    unique_for: Duration | None = None
+    across_kinds: bool = False
+    """The key is shared by all kinds of the tenant."""
+    backoff: Backoff | None = None
+    retention: Retention | None = None
+    timeout: Duration | None = None
+    """How long one attempt may take, for workers that pull."""
+    group_key: str | None = None
+    tags: Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS)] = ()
+    metadata: Mapping[str, Json] | None = None
+    store_result: bool | None = None
+
+    def __post_init__(self) -> None:
+        """A plain timedelta becomes a `Duration`."""
+        set_durations(self, "delay", "unique_for", "timeout")
 
 
 class NewJob(msgspec.Struct, frozen=True):

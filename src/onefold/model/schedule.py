@@ -15,20 +15,18 @@ import msgspec
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
-from onefold.model.ids import hash12, new_id
-from onefold.model.job import Enqueued
-from onefold.model.job_options import read_options
+from onefold.model.ids import hash12
+from onefold.model.job import DEFAULT_QUEUE, Enqueued, JobTemplate, Json, NewJob
 from onefold.model.json_text import decode_payload
-from onefold.model.new_job import NewJobRow, Prepared, prepare
-from onefold.model.timestamps import LATEST, MICROSECOND, from_micros
+from onefold.model.new_job import Prepared, prepare
+from onefold.model.timestamps import LATEST, MICROSECOND, Moment, from_micros, to_micros
 from onefold.model.unique import Unique
-from onefold.model.wire import encode
+from onefold.model.wire import decoder, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onefold.model.cron import Cron
-    from onefold.model.job import Json, NewJob
 
 CatchUp: TypeAlias = Literal["skip", "latest", "all"]
 
@@ -46,103 +44,118 @@ GRACE: Final = timedelta(seconds=60) // MICROSECOND
 MINUTE: Final = timedelta(minutes=1) // MICROSECOND
 
 
-class Template(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The fields of a schedule's jobs, except kind, queue and payload, as in `NewJobRow`."""
+class ScheduleSettings(
+    JobTemplate,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """The settings of a schedule and of its jobs."""
 
-    priority: int = 0
-    delay: int = 0
-    max_attempts: int = 8
-    fingerprint: str | None = None
-    unique_kind: str | None = None
-    unique_key: str | None = None
-    unique_states: int = 0
-    unique_for: int | None = None
-    options: str | None = None
-    group_key: str | None = None
-
-
-_templates: Final = msgspec.json.Decoder(Template)
-
-
-class ScheduleSettings(msgspec.Struct, frozen=True):
-    """The checked settings of a schedule, in the order of the statement's columns."""
-
-    tenant: str
-    name: str
     cron: str
-    zone: str
-    kind: str
-    queue: str
-    payload: str
-    options: str
-    catch_up: int
-    catch_up_most: int
-    declared: bool
-
-
-class Schedule(msgspec.Struct, frozen=True):
-    """A stored schedule. The fields are in the order of the statements' columns."""
-
-    tenant: str
-    name: str
-    cron: str
-    tz: str
-    kind: str
-    queue: str
-    payload_text: str
-    options_text: str | None
-    catch_up_number: int
-    catch_up_most: int
-    """With `all`, how many missed ticks get a job: the newest."""
-    paused: bool
-    declared: bool
-    """True if code declares it, and may change it; False if `schedule()` created it."""
-    next_tick_micros: int
-    last_tick_micros: int | None
-    updated_at_micros: int
-
-    @classmethod
-    def from_row(cls, row: Sequence[Any]) -> Schedule:
-        """From a row of any statement that returns whole schedules; SQLite has no booleans."""
-        values = list(row)
-        for flag in _FLAGS:
-            values[flag] = bool(values[flag])
-        return cls(*values)
-
-    @property
-    def catch_up(self) -> CatchUp:
-        """What happens with missed ticks."""
-        return CATCH_UPS[self.catch_up_number]
+    """Five fields, or a name like `@daily`."""
+    tz: str = "UTC"
+    """The time zone of the expression, by its IANA name."""
+    queue: str = DEFAULT_QUEUE
+    """The queue of its jobs; the settings of this queue apply to them."""
+    kind: str | None = None
+    """By default the name of the queue."""
+    payload_json: msgspec.Raw = msgspec.field(
+        name="payload", default_factory=lambda: msgspec.Raw(b"{}")
+    )
+    catch_up: CatchUp = "latest"
+    """What happens to missed ticks."""
+    catch_up_most: int | None = None
+    """With `all`, how many missed ticks get a job: the newest; by default 100."""
 
     @property
     def payload(self) -> Json:
         """The payload of its jobs, decoded."""
-        return decode_payload(self.payload_text)
+        return decode_payload(self.payload_json)
+
+
+class Schedule(
+    ScheduleSettings,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=False,
+    forbid_unknown_fields=False,
+):
+    """A stored schedule."""
+
+    tenant: str
+    name: str
+    kind: str = ""
+    max_attempts: int = 8
+    paused: bool = False
+    declared: bool = False
+    """True if code declares it, and may change it; False if `save` created it."""
+    next_tick: Moment | None = None
+    """When the next job is due; None while it is paused."""
+    last_tick: Moment | None = None
+    """The newest tick that a job was enqueued for."""
+    updated_at: Moment | None = None
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Schedule:
+        """From a row of any statement that returns whole schedules."""
+        tenant, name, cron, zone, kind, queue, payload, options, catch_up, most = row[:10]
+        paused, declared, next_tick, last_tick, updated_at = row[10:15]
+        return cls(
+            **msgspec.structs.asdict(_templates.decode(options)),
+            tenant=tenant,
+            name=name,
+            cron=cron,
+            tz=zone,
+            kind=kind,
+            queue=queue,
+            payload_json=msgspec.Raw(payload),
+            catch_up=CATCH_UPS[int(catch_up)],
+            catch_up_most=most,
+            paused=bool(paused),
+            declared=bool(declared),
+            next_tick=None if paused else from_micros(next_tick),
+            last_tick=None if last_tick is None else from_micros(last_tick),
+            updated_at=from_micros(updated_at),
+        )
 
     @property
-    def next_tick(self) -> datetime:
-        """When the next job is due."""
-        return from_micros(self.next_tick_micros)
-
-    @property
-    def last_tick(self) -> datetime | None:
-        """The newest tick that a job was enqueued for."""
-        return None if self.last_tick_micros is None else from_micros(self.last_tick_micros)
-
-    @property
-    def updated_at(self) -> datetime:
-        """When it was last changed."""
-        return from_micros(self.updated_at_micros)
+    def row(self) -> dict[str, Any]:
+        """The columns of its settings."""
+        template = {name: getattr(self, name) for name in JobTemplate.__struct_fields__}
+        return {
+            "tenant": self.tenant,
+            "schedule": self.name,
+            "cron": self.cron,
+            "zone": self.tz,
+            "kind": self.kind,
+            "queue": self.queue,
+            "payload": bytes(self.payload_json).decode(),
+            "options": encode(JobTemplate(**template)).decode(),
+            "catch_up": CATCH_UPS.index(self.catch_up),
+            "catch_up_most": self.catch_up_most,
+            "declared": self.declared,
+        }
 
     def __repr__(self) -> str:
-        """The fields that identify a schedule; the payload may be large or confidential."""
+        # Without the payload: it may be large or confidential.
         return (
             f"Schedule(name={self.name!r}, cron={self.cron!r}, tz={self.tz!r}, kind={self.kind!r},"
-            f" paused={self.paused}, next_tick={self.next_tick.isoformat()})"
+            f" paused={self.paused}, next_tick={self.next_tick})"
         )
 
 
-_FLAGS: Final = tuple(map(Schedule.__struct_fields__.index, ("paused", "declared")))
+_templates: Final = decoder(JobTemplate)
+
+
+class ScheduleList(msgspec.Struct, frozen=True):
+    """All schedules, by name."""
+
+    items: tuple[Schedule, ...]
+    next: None = None
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -188,18 +201,18 @@ def load(cron: object, zone: object) -> Cron:
     return cron_in(cron, zone)
 
 
-def wish(
+def new_schedule(
     new_job: NewJob,
     tenant: str,
     *,
     name: str,
     cron: str,
-    tz: str,
-    catch_up: CatchUp,
-    catch_up_most: int | None,
+    tz: str = "UTC",
+    catch_up: CatchUp = "latest",
+    catch_up_most: int | None = None,
     declared: bool = False,
-) -> ScheduleSettings:
-    """Check the settings of a schedule."""
+) -> Schedule:
+    """Check the settings of a schedule, and resolve what follows from its payload."""
     checks.name(name, "name")
     load(cron, tz)
     if catch_up not in CATCH_UPS:
@@ -215,17 +228,18 @@ def wish(
     _check_job(new_job)
     # The time only decides the buckets of derived keys, and there are none.
     request = prepare(new_job, tenant, now=0).request
-    template = Template(*(getattr(request, field) for field in Template.__struct_fields__))
-    return ScheduleSettings(
+    given = {field: getattr(new_job, field) for field in JobTemplate.__struct_fields__}
+    given |= {"unique_key": request.unique_key, "tags": tuple(new_job.tags)}
+    return Schedule(
+        **given,
         tenant=tenant,
         name=name,
         cron=cron.strip(),
-        zone=tz,
+        tz=tz,
         kind=request.kind,
         queue=request.queue,
-        payload=request.payload,
-        options=msgspec.json.encode(template).decode(),
-        catch_up=CATCH_UPS.index(catch_up),
+        payload_json=msgspec.Raw(request.payload),
+        catch_up=catch_up,
         catch_up_most=CATCH_UP_MOST if catch_up_most is None else catch_up_most,
         declared=declared,
     )
@@ -269,8 +283,9 @@ def plan(schedule: Schedule, now: int) -> Plan | Broken:
         cron = load(schedule.cron, schedule.tz)
     except InvalidInput as error:
         return Broken(schedule.tenant, schedule.name, str(error))
-    most = schedule.catch_up_most if schedule.catch_up == "all" else 1
-    ticks = newest(cron, schedule.next_tick_micros, now, most=most)
+    most = (schedule.catch_up_most if schedule.catch_up == "all" else None) or 1
+    assert schedule.next_tick is not None, "a paused schedule is never due"
+    ticks = newest(cron, to_micros(schedule.next_tick, "next_tick"), now, most=most)
     if schedule.catch_up == "skip":
         ticks = [tick for tick in ticks if now - tick <= GRACE]
     following = cron.after(from_micros(now))
@@ -318,40 +333,16 @@ def job_of(schedule: Schedule, tick: int, *, now: int, run_at: int | None = None
 
     It is due at the tick, so jobs for missed ticks run first, in their order.
     """
-    text = schedule.options_text
-    template = Template() if text is None else _templates.decode(text)
-    options = read_options(template.options)
-    metadata = {**(options.metadata or {}), "schedule": schedule.name}
-    said = msgspec.structs.replace(options, tick=tick, metadata=metadata)
-    run_at = tick + template.delay if run_at is None else run_at
-    request = NewJobRow(
-        id=_new_id(schedule.tenant, template),
-        shard=0,
-        tenant=schedule.tenant,
-        queue=schedule.queue,
-        kind=schedule.kind,
-        priority=template.priority,
-        run_at=run_at,
-        delay=0,
-        max_attempts=template.max_attempts,
-        payload=schedule.payload_text,
-        fingerprint=template.fingerprint,
-        unique_kind=template.unique_kind,
-        unique_key=template.unique_key,
-        unique_states=template.unique_states,
-        unique_for=template.unique_for,
-        expires_at=None,
-        options=encode(said).decode(),
-        group_key=template.group_key,
-    )
-    return Prepared(request, state="scheduled" if run_at > now else "ready")
-
-
-def _new_id(tenant: str, template: Template) -> str:
-    """As for any job, a unique key decides the shard if there is one."""
-    if template.unique_key is None or template.unique_kind is None:
-        return new_id()
-    return new_id(hash12(tenant, template.unique_kind, template.unique_key))
+    template = {name: getattr(schedule, name) for name in JobTemplate.__struct_fields__}
+    due_at = from_micros(tick if run_at is None else run_at)
+    template |= {
+        "delay": None,
+        "run_at": due_at + (schedule.delay or timedelta(0)) if run_at is None else due_at,
+        "tick": from_micros(tick),
+        "metadata": {**(schedule.metadata or {}), "schedule": schedule.name},
+    }
+    new_job = NewJob(schedule.kind, schedule.payload_json, queue=schedule.queue, **template)
+    return prepare(new_job, schedule.tenant, now=now)
 
 
 def _micros(moment: datetime) -> int:

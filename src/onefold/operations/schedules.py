@@ -34,8 +34,7 @@ from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onefold.model.schedule import ScheduleSettings
-    from onefold.operations.statement import Operation, Row, Sql
+    from onefold.operations.statement import Operation, Sql
 
 LIMIT: Final = 100
 """Schedules per transaction."""
@@ -79,7 +78,7 @@ def tick(sql: Sql, shard: int, cursor: tuple[str, str]) -> Operation[Looked]:
     rows = yield sql(
         "lock_due_schedules", shard=shard, after_tenant=tenant, after_name=name, limit=LIMIT
     )
-    found = [plan(_schedule(row), row[-1]) for row in rows]
+    found = [plan(Schedule.from_row(row), row[-1]) for row in rows]
     plans = [each for each in found if isinstance(each, Plan)]
     ticks = yield from _enqueue(sql, plans, now=rows[-1][-1] if rows else 0)
     moved = [_moved(shard, each) for each in plans]
@@ -148,31 +147,19 @@ def _claim_row(sql: Sql, due: _Due) -> tuple[Any, ...]:
     return (*tick_key(due.schedule, due.tick).place(sql.shards), job_id, *settled, None)
 
 
-def save(sql: Sql, wishes: Sequence[ScheduleSettings]) -> Operation[list[Schedule]]:
+def save(sql: Sql, wanted: Sequence[Schedule]) -> Operation[list[Schedule]]:
     """Save schedules; returns them as stored, in order."""
-    answers: list[Schedule] = []
-    for wish in wishes:
-        shard = shard_of_schedule(wish.tenant, wish.name, sql.shards)
-        (*_, row) = yield sql("find_schedules", shard=shard, tenant=wish.tenant, schedule=wish.name)
-        yield sql(
-            "save_schedule",
-            shard=shard,
-            tenant=wish.tenant,
-            schedule=wish.name,
-            cron=wish.cron,
-            zone=wish.zone,
-            kind=wish.kind,
-            queue=wish.queue,
-            payload=wish.payload,
-            options=wish.options,
-            catch_up=wish.catch_up,
-            catch_up_most=wish.catch_up_most,
-            declared=wish.declared,
-            next_tick=first_tick(wish.cron, wish.zone, row[-1]),
+    saved: list[Schedule] = []
+    for schedule in wanted:
+        shard = shard_of_schedule(schedule.tenant, schedule.name, sql.shards)
+        (*_, row) = yield sql(
+            "find_schedules", shard=shard, tenant=schedule.tenant, schedule=schedule.name
         )
-        schedule, _ = yield from get(sql, wish.tenant, wish.name)
-        answers.append(schedule)
-    return answers
+        next_tick = first_tick(schedule.cron, schedule.tz, row[-1])
+        yield sql("save_schedule", shard=shard, next_tick=next_tick, **schedule.row)
+        stored, _ = yield from get(sql, schedule.tenant, schedule.name)
+        saved.append(stored)
+    return saved
 
 
 def find(sql: Sql, tenant: str) -> Operation[list[Schedule]]:
@@ -180,7 +167,7 @@ def find(sql: Sql, tenant: str) -> Operation[list[Schedule]]:
     found: list[Schedule] = []
     for shard in range(sql.shards):
         rows = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=None)
-        found += [_schedule(row) for row in rows if row[0] is not None]
+        found += [Schedule.from_row(row) for row in rows if row[0] is not None]
     return sorted(found, key=lambda schedule: schedule.name)
 
 
@@ -190,7 +177,7 @@ def get(sql: Sql, tenant: str, name: str) -> Operation[tuple[Schedule, int]]:
     (row,) = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=name)
     if row[0] is None:
         raise ScheduleNotFound(name)
-    return _schedule(row), row[-1]
+    return Schedule.from_row(row), row[-1]
 
 
 def remove(sql: Sql, tenant: str, name: str) -> Operation[bool]:
@@ -226,8 +213,3 @@ def _set_paused(
         next_tick=next_tick,
     )
     return bool(rows)
-
-
-def _schedule(row: Row) -> Schedule:
-    """A row that ends with the time."""
-    return Schedule.from_row(row[:-1])
