@@ -86,7 +86,7 @@ async def test_a_policy_on_a_read_does_not_start(onefold: Onefold) -> None:
         ({"takeover": "rerun", "verify": print}, "verify is for takeover"),
         ({"takeover": "rerun", "guarantee": "exactly once"}, "these options give 'at least once'"),
         ({"takeover": "refuse", "on_4xx": "unknown"}, "on_4xx must be one of"),
-        ({"takeover": "refuse", "expired": "refuse"}, "only dated keys"),
+        ({"takeover": "refuse", "expired": "refuse"}, "only UUIDv7 contains its time"),
         ({"takeover": "refuse", "fingerprint": "jsn"}, "must be raw, json, form"),
         ({"takeover": "refuse", "colour": "red"}, "colour"),
     ],

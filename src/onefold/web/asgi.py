@@ -75,7 +75,7 @@ class AsgiExchange:
 
     @property
     def request(self) -> HttpRequest:
-        """The request, as the rules see it."""
+        """The request, without its messages."""
         if self._request is None:
             self._request = _request(self._scope, self.template)
         return self._request

@@ -1,4 +1,4 @@
-"""What a failure means, whichever library it comes from: nothing optional is imported to tell."""
+"""Errors of databases that may not occur again, of any library; none of them is imported here."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class IdempotencyMiddleware:
 
 
 def request_of(environ: WSGIEnvironment, template: str | None = None) -> HttpRequest:
-    """The request, as the rules see it; without what the application is mounted under."""
+    """The request, without the path that the application is mounted at."""
     return HttpRequest(
         method=environ["REQUEST_METHOD"],
         path=quote(environ.get("PATH_INFO", "").encode("latin-1")) or "/",

@@ -204,7 +204,7 @@ class Digesting:
             self._kept += piece
 
     def done(self) -> Digested:
-        """What the pieces were."""
+        """The digest of all pieces."""
         found = None if self._form is None else self._form.fields()
         return Digested(
             sha256=self._hash.hexdigest(),
@@ -216,7 +216,7 @@ class Digesting:
 
 
 def digested(body: bytes) -> Digested:
-    """A body that is in memory anyway."""
+    """The digest of a body in memory."""
     return Digested(sha256=hashlib.sha256(body).hexdigest(), length=len(body), body=body)
 
 

@@ -31,10 +31,10 @@ class UnreadableAnswer(OnefoldError):
 
 
 class Sealing:
-    """Seals with the current key and opens with any that it has: AES-256 in Galois/counter mode.
+    """Encrypts with the current key and decrypts with any of its keys: AES-256-GCM.
 
-    To rotate, add a key and make it the current one. The old one may go when no stored answer is
-    left that it sealed: after the retention.
+    To rotate, add a key and make it the current one. Remove the old one after the retention, when
+    no stored response needs it.
     """
 
     def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
@@ -52,10 +52,10 @@ class Sealing:
         self._current: str = current
 
     def seal(self, text: str, *, place: str = "") -> str:
-        """The text, sealed, with the id of the key in front.
+        """The encrypted text, with the id of the key in front.
 
-        `place` is what it belongs to (a key and its scope): sealed text that was moved to another
-        place does not open there.
+        `place` is what it belongs to (a key and its scope). Text that was moved to another place
+        cannot be decrypted there.
         """
         nonce = os.urandom(_NONCE_BYTES)
         head = f"{_FORM}:{self._current}:"
@@ -63,18 +63,18 @@ class Sealing:
         return head + base64.b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, *, place: str = "") -> str:
-        """What was sealed; an `UnreadableAnswer` if no key here opens it."""
+        """The decrypted text; `UnreadableAnswer` if no key here decrypts it."""
         form, _, rest = sealed.partition(":")
         key_id, _, encoded = rest.partition(":")
         if form != _FORM:
-            raise UnreadableAnswer("is not sealed in a form that this code opens")
+            raise UnreadableAnswer("is not encrypted in a form that this code reads")
         cipher = self._ciphers.get(key_id)
         if cipher is None:
-            raise UnreadableAnswer("is sealed with a key that this process does not have")
+            raise UnreadableAnswer("is encrypted with a key that this process does not have")
         try:
             box = base64.b64decode(encoded, validate=True)
         except ValueError:
-            raise UnreadableAnswer("is sealed, and damaged") from None
+            raise UnreadableAnswer("is encrypted, and damaged") from None
         return _opened(cipher, box, _bound(f"{_FORM}:{key_id}:", place))
 
 
@@ -90,7 +90,7 @@ def _opened(cipher: AESGCM, box: bytes, bound: bytes) -> str:
         return cipher.decrypt(box[:_NONCE_BYTES], box[_NONCE_BYTES:], bound).decode()
     except (InvalidTag, ValueError):
         raise UnreadableAnswer(
-            "is sealed, and was damaged, moved, or sealed with another key of the same id"
+            "is encrypted, and was damaged, moved, or encrypted with another key of the same id"
         ) from None
 
 

@@ -30,80 +30,54 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.policy import RoutePolicy
 
 
+_MISSING: Final = object()
 # No array is that long.
 _DIGITS: Final = 10
+_NOT_CANONICAL: Final = (ValueError, RecursionError)
+"""Errors for what is not JSON, or JSON that two readers may understand in two ways."""
+
+_sorted = msgspec.json.Encoder(order="sorted")
 
 
-class NotCanonical(ValueError):
-    """Not JSON, or JSON that two readers may understand in two ways."""
+def _read(body: bytes) -> Any:
+    """The value of a JSON text, with its numbers as they were written."""
+    return json.loads(
+        body.decode(),
+        object_pairs_hook=_members,
+        parse_int=_literal,
+        parse_float=_literal,
+        parse_constant=_reject,
+    )
 
 
-def read(body: bytes) -> Any:
-    """The value, with its numbers as they were written."""
-    try:
-        return json.loads(
-            body.decode(),
-            object_pairs_hook=_members,
-            parse_int=_literal,
-            parse_float=_literal,
-            parse_constant=_refuse,
-        )
-    except (ValueError, RecursionError) as error:
-        raise NotCanonical from error
-
-
-def write(value: Any) -> bytes:
-    """The one spelling of a value that `read` gave."""
-    try:
-        return _sorted.encode(value)
-    except (ValueError, RecursionError) as error:
-        # Half a surrogate pair is not text.
-        raise NotCanonical from error
-
-
-def select(value: Any, paths: Iterable[str]) -> dict[str, Any]:
+def _select(value: Any, paths: Iterable[str]) -> dict[str, Any]:
     """The values at some paths (`payment.amount`, `items.0.id`) that exist."""
-    found: dict[str, Any] = {}
-    for path in paths:
-        *way, last = path.split(".")
-        place = _walk(value, way)
-        if _has(place, last):
-            found[path] = _step(place, last)
-    return found
+    found = {path: _value_at(value, path.split(".")) for path in paths}
+    return {path: one for path, one in found.items() if one is not _MISSING}
 
 
-def remove(value: Any, path: str) -> None:
+def _remove(value: Any, path: str) -> None:
     """Remove the value at a path, if it exists."""
-    *way, last = path.split(".")
-    place = _walk(value, way)
-    if is_object(place):
-        place.pop(last, None)
+    *parents, last = path.split(".")
+    parent = _value_at(value, parents)
+    if is_object(parent):
+        parent.pop(last, None)
 
 
-def _walk(value: Any, way: list[str]) -> Any:
-    for name in way:
-        if not _has(value, name):
-            return None
-        value = _step(value, name)
+def _value_at(value: Any, path: list[str]) -> Any:
+    for name in path:
+        if is_array(value):
+            is_index = name.isascii() and name.isdecimal() and len(name) < _DIGITS
+            value = value[int(name)] if is_index and int(name) < len(value) else _MISSING
+        else:
+            value = value.get(name, _MISSING) if is_object(value) else _MISSING
     return value
-
-
-def _has(value: Any, name: str) -> bool:
-    if is_array(value):
-        return (
-            name.isascii() and name.isdecimal() and len(name) < _DIGITS and int(name) < len(value)
-        )
-    return is_object(value) and name in value
-
-
-def _step(value: Any, name: str) -> Any:
-    return value[int(name)] if is_array(value) else value[name]
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise NotCanonical("a member is there twice")
+        raise ValueError("a member is there twice")
     return members
 
 
@@ -111,11 +85,8 @@ def _literal(digits: str) -> msgspec.Raw:
     return msgspec.Raw(digits.encode())
 
 
-def _refuse(constant: str) -> Any:
-    raise NotCanonical(f"{constant} is not JSON")
-
-
-_sorted = msgspec.json.Encoder(order="sorted")
+def _reject(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
 
 
 VERSION: Final = 1
@@ -273,8 +244,8 @@ def _json(source: _Input) -> list[bytes]:
     if source.read.body is None:
         return _raw(source)
     try:
-        return [b"json", write(read(source.read.body))]
-    except NotCanonical:
+        return [b"json", _sorted.encode(_read(source.read.body))]
+    except _NOT_CANONICAL:
         return _raw(source)
 
 
@@ -344,15 +315,15 @@ def _is_chosen(name: str, recipe: _Recipe) -> bool:
 def _select_json(body: bytes, recipe: _Recipe) -> bytes | None:
     """The chosen fields of a JSON body in one spelling; None if it has none of them."""
     try:
-        value = read(body)
+        value = _read(body)
         for path in recipe.exclude:
-            remove(value, path)
+            _remove(value, path)
         if recipe.names:
-            value = select(value, recipe.names)
+            value = _select(value, recipe.names)
             if not value:
                 return None
-        return write(value)
-    except NotCanonical:
+        return _sorted.encode(value)
+    except _NOT_CANONICAL:
         return None
 
 

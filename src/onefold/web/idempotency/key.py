@@ -61,7 +61,7 @@ class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...] = ("Idempotency-Key",)
     """The headers of a key. Several must have the same value."""
     strict: bool = False
-    """Only structured-field strings without parameters, as the IETF's draft has them."""
+    """Only structured-field strings without parameters, as in the IETF draft."""
     min_length: int = 1
     max_length: int = 255
     """Characters, after the quotes and escapes are gone."""

@@ -76,7 +76,7 @@ class Once(Stepping):
 
     @property
     def connection(self) -> Any:
-        """The connection or session of the transaction that is committed with the answer."""
+        """The connection or session of the transaction that is committed with the response."""
         self.was_used = True
         if self._exchange.transaction is not None:
             return self._exchange.transaction.connection
@@ -93,8 +93,7 @@ class Once(Stepping):
     def within(self) -> Within:
         """Onefold inside the transaction that is open here: `once.within().enqueue(…)`.
 
-        What is enqueued so is committed with the answer, or with the block of `transaction()`, or
-        not at all.
+        Its writes are committed with the response, or with the block of `transaction()`.
         """
         here = begun_here(self._context.database)
         if self._exchange.transaction is None and here is not None:
@@ -114,7 +113,7 @@ class Once(Stepping):
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
-                with self._telling():
+                with self._noting_loss():
                     begun.execute(lambda sql: claims.guard(sql, claim))
 
     @asynccontextmanager
@@ -126,7 +125,7 @@ class Once(Stepping):
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
-                with self._telling():
+                with self._noting_loss():
                     await begun.aexecute(lambda sql: claims.guard(sql, claim))
 
     @property
@@ -141,7 +140,7 @@ class Once(Stepping):
             raise LeaseLost(f"{key.surface} {key.key!r}", fence=self.claim.fence)
 
     @contextmanager
-    def _telling(self) -> Generator[None]:
+    def _noting_loss(self) -> Generator[None]:
         try:
             yield
         except LeaseLost:
@@ -177,14 +176,14 @@ class Once(Stepping):
 
 
 def check_target(target: object, *, blocks: bool = False) -> None:
-    """Refuse, at the start, what no transaction can be begun on, or nothing awaited of."""
+    """Reject a target that has no transactions, or that a plain handler cannot use."""
     if target is None or (callable(target) and not is_target(target)):
         return
     if not is_blocking(target) and blocks:
         raise ConflictingOptions(
             "transaction",
-            "is async, and the handler is a plain function, which can await nothing. Make it"
-            " `async def`, or give what blocks",
+            "is async, and the handler is a plain function, which cannot await. Make the handler"
+            " `async def`, or give a blocking target",
         )
 
 

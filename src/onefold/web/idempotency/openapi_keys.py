@@ -1,4 +1,4 @@
-"""Keys in an OpenAPI document: the header, what it is answered with, and for how long it counts."""
+"""Idempotency keys in an OpenAPI document: the header, the rejections, and the retention."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _describe(operation: dict[str, Any], policy: RoutePolicy) -> None:
     for status, response in responses.items():
         if status.startswith(("2", "3")):
             response.setdefault("headers", {})[policy.marker] = {
-                "description": "Whether this is the stored answer of an earlier request.",
+                "description": "Whether this is the stored response of an earlier request.",
                 "schema": {"type": "boolean"},
             }
     for kinds in REFUSALS:
@@ -79,7 +79,7 @@ def _parameter(policy: RoutePolicy) -> dict[str, Any]:
         "required": policy.required,
         "description": (
             "Names this request: new for every new request, the same for every retry of it. A retry"
-            f" within {hours:g} hours is answered as the first one was, and not carried out again."
+            f" within {hours:g} hours receives the first response, and is not carried out again."
         ),
         "schema": schema,
     }
@@ -101,6 +101,6 @@ def _add_refusal(responses: dict[str, Any], kinds: tuple[problems.ProblemKind, .
     }
     if problems.IN_PROGRESS in kinds:
         response.setdefault("headers", {})["Retry-After"] = {
-            "description": "Seconds after which it is worth asking again.",
+            "description": "Seconds to wait before the next retry.",
             "schema": {"type": "integer"},
         }

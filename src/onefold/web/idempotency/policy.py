@@ -242,7 +242,7 @@ def _check_kinds(made: RoutePolicy) -> None:
         )
     if made.expired == "refuse" and made.key.format != "uuid":
         raise ConflictingOptions(
-            "expired", 'refuse needs key=KeyRules(format="uuid"): only dated keys (UUIDv7) tell'
+            "expired", 'refuse needs key=KeyRules(format="uuid"): only UUIDv7 contains its time'
         )
     if type(made.retryable) is not tuple:
         raise InvalidInput("retryable", f"must be a tuple of exceptions, got {made.retryable!r}")
