@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from onefold.app.context import Context
     from onefold.app.onefold import Onefold
     from onefold.model.queue import Queue
     from onefold.push.sender import Lookup
@@ -155,6 +154,7 @@ class PushWorker:
     ) -> None:
         """Starts nothing. `lookup` replaces the resolver of the machine."""
         self._onefold = onefold
+        self._context = onefold.context
         self._settings = PushSettings() if settings is None else settings
         self._policy = AddressPolicy(self._settings.allow)
         self._lookup = lookup
@@ -168,10 +168,6 @@ class PushWorker:
         self._worker: Worker
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
-
-    @property
-    def _context(self) -> Context:
-        return self._onefold.context
 
     def _now(self) -> datetime:
         return from_micros(self._context.now())
@@ -195,7 +191,7 @@ class PushWorker:
                 answered=self._endpoint_answered,
             )
             await self._refresh()
-            self._worker = Worker(self._context, self._handler, self._worker_settings(), _nothing)
+            self._worker = Worker(self._context, self._handler, self._worker_settings())
             await self._stack.enter_async_context(self._worker)
             self._stack.push_async_callback(self._cancel_tasks)
             self._tasks.append(asyncio.create_task(self._refresh_queues()))
@@ -313,7 +309,3 @@ class PushWorker:
             return
         (self._answering.add if answers else self._answering.discard)(queue)
         self._queues[queue] = self._limit_of(queue)
-
-
-async def _nothing() -> None:
-    """Declared queues are stored by the workers of the application."""

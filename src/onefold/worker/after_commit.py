@@ -81,7 +81,7 @@ class AfterCommit:
         job = held.job
         log.warning(
             "Job %s (%s) ended here after its lease was lost; its outcome was rejected (fence %d).",
-            job.id, job.kind, job.fence, extra=_fields(job),
+            job.id, job.kind, job.fence, extra=job_fields(job),
         )  # fmt: skip
         if self._hooks.wanted:
             self._hooks.tell(WriteFenced(job.id, job.kind, job.fence))
@@ -118,8 +118,12 @@ class AfterCommit:
     ) -> None:
         """One line with the kind, id, attempt, outcome and duration."""
         job = held.job
-        error = None if reported.error is None else decode_payload(reported.error)
-        fields = _fields(job, error) | {"state": STATES[outcome], "duration": held.duration}
+        stored = reported.error
+        error: dict[str, Any] = {} if stored is None else decode_payload(stored)
+        fields = job_fields(job) | {"state": STATES[outcome], "duration": held.duration}
+        if error.get("traceback"):
+            # Not exc_info: the handler may have run in another process.
+            fields["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
         line = (
             f"Job {job.id} ({job.kind}) was {'buried' if outcome == 'dead' else outcome} in attempt"
             f" {job.attempt} after {lasted(held.duration)}"
@@ -160,17 +164,8 @@ class AfterCommit:
                 log.error("%d calls of on_dead have not ended in time: cancelled.", len(late))
 
 
-def _fields(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The fields of a log record about a job."""
-    fields = job_fields(job)
-    if error is not None and error.get("traceback"):
-        # Not exc_info: the handler may have run in another process.
-        fields["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
-    return fields
-
-
-def _why(reported: DeliveryOutcome, error: Mapping[str, Any] | None) -> str:
-    message = _line(str((error or {}).get("message") or ""))
+def _why(reported: DeliveryOutcome, error: Mapping[str, Any]) -> str:
+    message = _line(str(error.get("message") or ""))
     parts = [part for part in (reported.error_type, message) if part]
     return ": ".join(parts) or _line(reported.reason or "") or "as the handler decided"
 

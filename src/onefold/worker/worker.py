@@ -103,7 +103,7 @@ class Worker:
         context: Context,
         registry: Handlers,
         settings: WorkerSettings,
-        declare: Callable[[], Awaitable[None]],
+        declare: Callable[[], Awaitable[None]] | None = None,
         declared: Callable[[], Mapping[str, bool]] | None = None,
     ) -> None:
         """Made by `Onefold.worker`; `declare` stores the declared settings of queues.
@@ -133,7 +133,8 @@ class Worker:
         context, registry = self._context, self._registry
         after_commit = AfterCommit(context.hooks, self._read)
         notifier = await context.database.abell()
-        await self._declare()
+        if self._declare is not None:
+            await self._declare()
         warnings = self._serve_declared()
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
         executor = Executor(context, self.settings, Processes(loop, context.hooks), wake)
