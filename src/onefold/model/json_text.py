@@ -48,12 +48,15 @@ def encode_payload(value: Any) -> str:
     that are keys of a dictionary become text. A `msgspec.Raw` is stored unchanged. A value that is
     not JSON is an `InvalidInput`.
     """
-    if not isinstance(value, msgspec.Raw):
-        return _encode(_stored, value)
-    text = _text(value)
-    decode_payload(text)
+    return read_raw(value)[0] if isinstance(value, msgspec.Raw) else _encode(_stored, value)
+
+
+def read_raw(raw: msgspec.Raw) -> tuple[str, Any]:
+    """The text of JSON that arrived as bytes, and its value."""
+    text = _text(raw)
+    value = decode_payload(text)
     _check_depth(text)
-    return text
+    return text, value
 
 
 def sorted_payload(value: Any) -> str:

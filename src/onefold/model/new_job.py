@@ -16,9 +16,9 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
-from onefold.model.job import DAY, JobState, NewJob
+from onefold.model.job import DAY, JobState, Json, NewJob
 from onefold.model.job_options import encode_options
-from onefold.model.json_text import encode_payload, sorted_payload
+from onefold.model.json_text import encode_payload, read_raw, sorted_payload
 from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
 from onefold.model.unique import Unique, fingerprint
 
@@ -112,10 +112,13 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
         _check(kind, queue, job.priority, job.max_attempts)
     except TypeError:  # not hashable, so not cached, and not valid either
         _check.__wrapped__(kind, queue, job.priority, job.max_attempts)
-    payload = encode_payload(job.payload)
+    if isinstance(job.payload, msgspec.Raw):
+        payload, value = read_raw(job.payload)
+    else:
+        payload, value = encode_payload(job.payload), job.payload
     if len(payload) > PAYLOAD_BYTES // 4 and (size := len(payload.encode())) > PAYLOAD_BYTES:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
-    keys = _keys(job, tenant, now)
+    keys = _keys(job, value, tenant, now)
     job_id = keys.job_id or (new_id() if ids is None else next(ids))
 
     # By position: names cost a bulk enqueue a tenth of its time.
@@ -188,7 +191,7 @@ class _Keys(msgspec.Struct, frozen=True, gc=False):
 _NO_KEYS: Final = _Keys()
 
 
-def _keys(job: NewJob, tenant: str, now: Now) -> _Keys:
+def _keys(job: NewJob, value: Json, tenant: str, now: Now) -> _Keys:
     """Check the options about keys, and derive what follows from the payload.
 
     The id carries the hash that decides the shard: of the unique key, since the constraint must see
@@ -203,10 +206,10 @@ def _keys(job: NewJob, tenant: str, now: Now) -> _Keys:
         and not job.across_kinds
     ):
         return _NO_KEYS
-    hashed = sorted_payload(job.payload)
+    hashed = sorted_payload(value)
     unique_key = None
     if job.unique_key is not None or job.unique is not None:
-        unique_key = _unique_key(job, hashed, now)
+        unique_key = _unique_key(job, value, hashed, now)
     states, unique_for = _scope(job, unique_key)
     job_id = unique_kind = mark = publish = None
     if job.idempotency_key is not None:
@@ -236,7 +239,7 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
     ]
 
 
-def _unique_key(job: NewJob, hashed: str, now: Now) -> str | None:
+def _unique_key(job: NewJob, value: Json, hashed: str, now: Now) -> str | None:
     if job.unique_key is not None:
         return checks.key(job.unique_key, "unique_key")
     rule = job.unique
@@ -249,7 +252,7 @@ def _unique_key(job: NewJob, hashed: str, now: Now) -> str | None:
         rule = rule.rule
     if not callable(rule):
         raise InvalidInput("unique", f"must be Unique or a function, got {rule!r}")
-    return checks.key(rule(job.kind, job.payload), "unique")
+    return checks.key(rule(job.kind, value), "unique")
 
 
 def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:

@@ -39,7 +39,6 @@ from onefold.server.routes import (
     schedules,
     steps,
 )
-from onefold.server.routes import publish as batch
 from onefold.server.routes.meta import about_routes
 from onefold.server.unread_responses import Unread
 
@@ -93,7 +92,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *publish.ROUTES,
     *deliveries.ROUTES,
     *jobs.ROUTES,
-    *batch.BATCH_ROUTES,
     *claims.ROUTES,
     *steps.ROUTES,
     *queues.ROUTES,

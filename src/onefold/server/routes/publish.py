@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from onefold.app.jobs import enqueue_new
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.checks import qualified
-from onefold.model.job import EnqueuedMany, NewJob
+from onefold.model.job import EnqueuedMany, NewJob, OnDuplicate, OnMismatch, UniqueWhile
 from onefold.model.job_options import TAGS
 from onefold.model.lifecycle import Retention
 from onefold.model.retry import Backoff
 from onefold.model.timestamps import Duration, Moment
 from onefold.model.wire import Attempts, BadBody, Body, Priority, camel
 from onefold.operations.enqueue import policy
-from onefold.server.request_context import Reply, Route
+from onefold.server.request_context import Reply, RouteTable
 from onefold.server.simpleq import SimpleqEnqueued, simpleq_enqueued
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ they never match the key of an item.
 """
 CREATED: Final = 201
 KNOWN: Final = 200
+MOST: Final = 10_000
+"""Jobs of one batch."""
+
+ROUTES: Final = RouteTable()
 
 
 class JobBody(Body):
@@ -44,7 +48,7 @@ class JobBody(Body):
     """How long the key is remembered; by default 24 hours."""
     unique_key: str | None = None
     """While a job holds this key, a publish with it returns that job."""
-    unique_while: Literal["queued", "active", "exists"] | None = None
+    unique_while: UniqueWhile | None = None
     unique_for: Duration | None = None
     across_kinds: bool = False
     delay: Duration | None = None
@@ -69,28 +73,50 @@ class JobBody(Body):
 class PublishBody(JobBody):
     """A job, and what to do about duplicates."""
 
-    on_duplicate: Literal["keep", "raise", "replace", "rerun"] = "keep"
-    on_mismatch: Literal["flag", "raise"] = "flag"
+    on_duplicate: OnDuplicate = "keep"
+    on_mismatch: OnMismatch = "flag"
     max_wait: Duration | None = None
     """With `replace`: how long newer publishes may delay the job."""
 
 
-async def publish(asking: RequestContext) -> Reply:
-    """201 with a new job, 200 with the job of an earlier publish."""
-    body: PublishBody = asking.body
-    name = asking.path["name"]
+class BatchBody(Body):
+    """Jobs to publish together, and what to do about duplicates."""
+
+    items: Annotated[list[JobBody], msgspec.Meta(max_length=MOST)]
+    on_duplicate: OnDuplicate = "keep"
+    on_mismatch: OnMismatch = "flag"
+    max_wait: Duration | None = None
+
+
+@ROUTES.add(
+    "POST",
+    "/v1/queues/{name}/jobs",
+    scope="publish",
+    body=PublishBody,
+    answers={CREATED: SimpleqEnqueued, KNOWN: SimpleqEnqueued},
+    problems=(404, 409, 422),
+    keyed="native",
+)
+async def publish_job(request: RequestContext) -> Reply:
+    """Publish a job.
+
+    201 with a new job, 200 with the job of an earlier publish with the same key. The header
+    Idempotency-Key is the body's idempotencyKey.
+    """
+    body: PublishBody = request.body
+    name = request.path["name"]
     new_job = new_job_of(
         body,
         name=name,
-        queue=qualified(asking.tenant, name),
-        settings=await asking.server.queues.get(asking.tenant, name),
-        key=_key_of(asking.key, body.idempotency_key),
-        request_id=asking.request_id,
+        queue=qualified(request.tenant, name),
+        settings=await request.server.queues.get(request.tenant, name),
+        key=_key_of(request.key, body.idempotency_key),
+        request_id=request.request_id,
     )
     chosen = policy_of(body.on_duplicate, body.on_mismatch, body.max_wait)
     # `aenqueue` does the same, but splits the job into options and builds it again.
-    storing = enqueue_new(asking.calls.context, new_job, chosen)
-    enqueued = await asking.server.context.runtime.arun(storing)
+    storing = enqueue_new(request.calls.context, new_job, chosen)
+    enqueued = await request.server.context.runtime.arun(storing)
     return Reply(CREATED if enqueued.inserted else KNOWN, simpleq_enqueued(enqueued))
 
 
@@ -157,46 +183,28 @@ policy_of: Final = lru_cache(maxsize=256)(policy)
 """The duplicate policy, cached: most publishes use the default."""
 
 
-ROUTES: Final = (
-    Route(
-        method="POST",
-        path="/v1/queues/{name}/jobs",
-        name="publishJob",
-        summary="Publish a job",
-        description=(
-            "201 with a new job, 200 with the job that was made by an earlier publish with the same"
-            " key. The header Idempotency-Key is the body's idempotencyKey."
-        ),
-        scope="publish",
-        endpoint=publish,
-        body=PublishBody,
-        answers={CREATED: SimpleqEnqueued, KNOWN: SimpleqEnqueued},
-        problems=(404, 409, 422),
-        keyed="native",
-    ),
+@ROUTES.add(
+    "POST",
+    "/v1/queues/{name}/jobs/batch",
+    scope="publish",
+    body=BatchBody,
+    answers={CREATED: EnqueuedMany, KNOWN: EnqueuedMany},
+    problems=(404, 409, 422),
+    keyed="native",
 )
+async def publish_jobs(request: RequestContext) -> Reply:
+    """Publish many jobs.
 
-
-MOST: Final = 10_000
-
-
-class BatchBody(Body):
-    """Jobs to publish together, and what to do about duplicates."""
-
-    items: Annotated[list[JobBody], msgspec.Meta(max_length=MOST)]
-    on_duplicate: Literal["keep", "raise", "replace", "rerun"] = "keep"
-    on_mismatch: Literal["flag", "raise"] = "flag"
-    max_wait: Duration | None = None
-
-
-async def publish_batch(asking: RequestContext) -> Reply:
-    """201 if any job is new, 200 if earlier publishes have created all of them."""
-    body: BatchBody = asking.body
-    name = asking.path["name"]
-    settings = await asking.server.queues.get(asking.tenant, name)
+    Up to 10,000 jobs, all or nothing; the results are in the order of the items. 201 if any job is
+    new. With the header Idempotency-Key, an item without its own key has the key of the header and
+    its position, with \u241f between them. So the whole request can be sent again.
+    """
+    body: BatchBody = request.body
+    name = request.path["name"]
+    settings = await request.server.queues.get(request.tenant, name)
     try:
-        new_jobs = _new_jobs(asking, body, name, settings)
-        many = await asking.calls.aenqueue_many(
+        new_jobs = _new_jobs(request, body, name, settings)
+        many = await request.calls.aenqueue_many(
             new_jobs,
             on_duplicate=body.on_duplicate,
             on_mismatch=body.on_mismatch,
@@ -210,13 +218,13 @@ async def publish_batch(asking: RequestContext) -> Reply:
 
 
 def _new_jobs(
-    asking: RequestContext, body: BatchBody, name: str, settings: QueueSettings
+    request: RequestContext, body: BatchBody, name: str, settings: QueueSettings
 ) -> list[NewJob]:
-    queue = qualified(asking.tenant, name)
+    queue = qualified(request.tenant, name)
     new_jobs: list[NewJob] = []
     for index, item in enumerate(body.items):
         # A retry of the whole batch finds each item by the header and the item's place.
-        key = None if asking.key is None else f"{asking.key}{SEPARATOR}{index}"
+        key = None if request.key is None else f"{request.key}{SEPARATOR}{index}"
         try:
             new_job = new_job_of(
                 item,
@@ -224,30 +232,9 @@ def _new_jobs(
                 queue=queue,
                 settings=settings,
                 key=key if item.idempotency_key is None else _key_of(None, item.idempotency_key),
-                request_id=asking.request_id,
+                request_id=request.request_id,
             )
         except InvalidInput as error:
             raise error.at(index) from error
         new_jobs.append(new_job)
     return new_jobs
-
-
-BATCH_ROUTES: Final = (
-    Route(
-        method="POST",
-        path="/v1/queues/{name}/jobs/batch",
-        name="publishJobs",
-        summary="Publish many jobs",
-        description=(
-            f"Up to {MOST} jobs, all or nothing; the answers are in the order of the items. With"
-            " the header Idempotency-Key, items that have no key of their own get one of it and"
-            f" their place ({SEPARATOR} between them), so that the whole request can be sent again."
-        ),
-        scope="publish",
-        endpoint=publish_batch,
-        body=BatchBody,
-        answers={CREATED: EnqueuedMany, KNOWN: EnqueuedMany},
-        problems=(404, 409, 422),
-        keyed="native",
-    ),
-)
