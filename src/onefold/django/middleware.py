@@ -6,7 +6,6 @@ exception. Put it into MIDDLEWARE before CsrfViewMiddleware, and after compressi
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from django.urls import URLPattern, get_resolver, get_urlconf
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from onefold.web.http import HttpRequest as Request
-    from onefold.web.idempotency.keyed_routes import KeyedRoute
+    from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
 
 
 def collect() -> list[KeyedRoute]:
@@ -51,11 +50,6 @@ def collect() -> list[KeyedRoute]:
     return found
 
 
-def report_views() -> list[str]:
-    """The guarantee of each view, one line per view."""
-    return [route.summary() for route in collect()]
-
-
 def _views(patterns: Any, prefix: str) -> Iterator[tuple[Any, str]]:
     for pattern in patterns:
         path = prefix + str(pattern.pattern)
@@ -66,12 +60,6 @@ def _views(patterns: Any, prefix: str) -> Iterator[tuple[Any, str]]:
 
 
 PAGE: Final = "_onefold_page"
-IGNORED: Final = (
-    "Keys of requests to views without a policy are ignored: a client that retries such a request"
-    " does not learn that it runs again."
-)
-
-log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class IdempotencyMiddleware(MiddlewareMixin):
@@ -79,7 +67,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
 
     def __init__(self, get_response: Callable[..., Any]) -> None:
         super().__init__(get_response)
-        self._unconfigured = read_settings().unconfigured
+        self._unconfigured: Unconfigured = read_settings().unconfigured
         self._names: frozenset[str] | None = None
 
     def process_request(self, request: HttpRequest) -> None:
@@ -138,9 +126,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         """The headers of keys. With the first request, also log the report."""
         if self._names is None:
             routes = collect()
-            report(routes)
-            if self._unconfigured == "ignore":
-                log.warning(IGNORED)
+            report(routes, self._unconfigured)
             names = {name for route in routes for name in route.policy.key.headers}
             self._names = frozenset(names | {"Idempotency-Key"})
         return self._names

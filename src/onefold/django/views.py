@@ -270,8 +270,7 @@ class _KeyedView:
             exchange = Exchange(
                 route,
                 *self._request(request),
-                principal=_value_of(route.principal, request),
-                tenant=_value_of(route.tenant, request),
+                **route.caller(request),
                 runtime=runtime,
                 target=target,
             )
@@ -300,12 +299,8 @@ class _KeyedView:
         async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if request.method in SAFE:
                 return await self._bound(None, request, args, kwargs)()
-            exchange = Exchange(
-                route,
-                *self._request(request),
-                principal=await _avalue_of(route.principal, request),
-                tenant=await _avalue_of(route.tenant, request),
-            )
+            caller = await route.acaller(request)
+            exchange = Exchange(route, *self._request(request), **caller)
             response = await exchange.abegin()
             if response is not None:
                 return response_of(response)
@@ -437,15 +432,6 @@ async def _to_end(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
 def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("A request failed after its client had gone.", exc_info=error)
-
-
-def _value_of(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
-    return None if function is None else function(request)
-
-
-async def _avalue_of(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
-    value = _value_of(function, request)
-    return await value if inspect.isawaitable(value) else value
 
 
 def _nothing() -> None:

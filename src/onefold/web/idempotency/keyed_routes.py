@@ -54,12 +54,17 @@ DECORATED: Final = "__onefold_decorated__"
 log: logging.Logger = logging.getLogger("onefold.web")
 
 
-def report(routes: Sequence[KeyedRoute]) -> None:
+def report(routes: Sequence[KeyedRoute], unconfigured: Unconfigured) -> None:
     """Log the guarantee of each route; to the log of uvicorn if the application logs nothing."""
     server = logging.getLogger("uvicorn.error")
     chosen = server if server.hasHandlers() and not log.hasHandlers() else log
     for route in routes:
         chosen.info("%s", route.summary())
+    if unconfigured == "ignore":
+        log.warning(
+            "Keys of requests to routes without a policy are ignored: a client that retries such a"
+            " request does not learn that it runs again."
+        )
 
 
 def refuse_bare(given: tuple[object, ...]) -> None:
@@ -247,12 +252,7 @@ class RouteRegistry:
         """Check the routes, and log the report."""
         for route in self.routes:
             route.check()
-        report(self.routes)
-        if self.unconfigured == "ignore":
-            log.warning(
-                "Keys of requests to routes without a policy are ignored: a client that retries"
-                " such a request does not learn that it runs again."
-            )
+        report(self.routes, self.unconfigured)
 
 
 class AppOptions(RoutePolicy, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from onefold.django.middleware import report_views
+from onefold.django.middleware import collect
 
 
 class Command(BaseCommand):
@@ -15,7 +15,7 @@ class Command(BaseCommand):
     help = "Show the guarantee of each keyed view."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print."""
+        """Print the guarantees."""
         del args, options
-        for line in report_views():
-            self.stdout.write(line)
+        for route in collect():
+            self.stdout.write(route.summary())
