@@ -19,7 +19,7 @@ from onefold.errors import InvalidInput
 from onefold.model.checks import ATTEMPTS, PRIORITIES
 from onefold.model.json_text import is_object
 from onefold.model.retry import Backoff, Exponential, Fixed
-from onefold.model.timestamps import Duration, span
+from onefold.model.timestamps import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -268,22 +268,6 @@ def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     return headers
 
 
-def duration(seconds: float, field: str, *, least: timedelta = timedelta(0)) -> timedelta:
-    """Seconds as a timedelta; the error names the field."""
-    try:
-        length = timedelta(seconds=seconds)
-    except (OverflowError, ValueError) as error:
-        raise InvalidInput(field, f"must be a number of seconds, got {seconds!r}") from error
-    span(length, field, least=least)
-    return length
-
-
-def optional_duration(seconds: float | None, field: str) -> timedelta | None:
-    """The same, or None."""
-    return None if seconds is None else duration(seconds, field)
-
-
-Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Attempts: TypeAlias = Annotated[int, Meta(ge=ATTEMPTS[0], le=ATTEMPTS[-1])]
 Priority: TypeAlias = Annotated[int, Meta(ge=PRIORITIES[0], le=PRIORITIES[-1])]
 Fence: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]

@@ -36,6 +36,7 @@ from onefold.model.queue import (
 from onefold.model.timestamps import MICROSECOND, as_duration
 from onefold.operations import jobs
 from onefold.operations.endings import notify
+from onefold.operations.statement import in_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -69,14 +70,12 @@ def home_of(sql: Sql, queue: str) -> int:
 
 def pause(sql: Sql, queue: str) -> Operation[None]:
     """Stop taking jobs from a queue; running jobs continue."""
-    for shard in range(sql.shards):
-        yield sql("pause_queue", shard=shard, queue=queue, paused=True)
+    yield from in_all_shards(sql, "pause_queue", queue=queue, paused=True)
 
 
 def resume(sql: Sql, queue: str) -> Operation[None]:
     """Resume a paused queue."""
-    for shard in range(sql.shards):
-        yield sql("pause_queue", shard=shard, queue=queue, paused=False)
+    yield from in_all_shards(sql, "pause_queue", queue=queue, paused=False)
     yield from notify(sql, [queue])
 
 
@@ -217,10 +216,8 @@ def open_gate(
         is_proof = taken_at is None or taken_at >= held_until
         if held_until > now or not is_proof or only not in (None, held_why):
             return False
-    opened = False
-    for shard in range(sql.shards):
-        rows = yield sql("open_queue", shard=shard, queue=queue, held_until=held_until)
-        opened = opened or bool(rows)
+    rows = yield from in_all_shards(sql, "open_queue", queue=queue, held_until=held_until)
+    opened = bool(rows)
     if held_until is not None and opened:
         yield from notify(sql, [queue])
     return opened
@@ -238,12 +235,7 @@ _NO_JOBS: Final = QueueCounts()
 
 
 def save(
-    sql: Sql,
-    tenant: str,
-    name: str,
-    wanted: QueueSettings,
-    *,
-    secret: str,
+    sql: Sql, tenant: str, name: str, wanted: QueueSettings, *, secret: str
 ) -> Operation[Queue]:
     """Create a queue, or replace its settings.
 
@@ -253,8 +245,8 @@ def save(
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
-    rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    while not rows:
+    before = yield from _lock(sql, tenant, name)
+    while before is None:
         settings = encode_settings(_completed(wanted, QueueSettings(), secret))
         inserted = yield sql(
             "insert_served_queue", shard=home, tenant=tenant, served=name, settings=settings
@@ -263,8 +255,7 @@ def save(
             break
         # Another call was faster: the secret that it returned must stay. If that queue is deleted
         # by now, ours is created after all.
-        rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    before = read_settings(rows[0][0]) if rows else None
+        before = yield from _lock(sql, tenant, name)
     if before is not None:
         yield from _update(sql, tenant, name, _completed(wanted, before, secret))
         if before.endpoint != wanted.endpoint:
@@ -378,18 +369,10 @@ def find_saved(
     sql: Sql, tenant: str, *, after: str | None, limit: int, counts: bool
 ) -> Operation[list[Queue]]:
     """The saved queues of a tenant, by name, after the name `after`."""
-    found: list[Queue] = []
-    for shard in range(sql.shards):
-        rows = yield sql(
-            "find_served_queues",
-            shard=shard,
-            tenant=tenant,
-            served=None,
-            after=after,
-            limit=limit,
-        )
-        found += map(Queue.from_row, rows)
-    found = sorted(found, key=lambda queue: queue.name)[:limit]
+    rows = yield from in_all_shards(
+        sql, "find_served_queues", tenant=tenant, served=None, after=after, limit=limit
+    )
+    found = sorted(map(Queue.from_row, rows), key=lambda queue: queue.name)[:limit]
     return (yield from _counted(sql, tenant, found)) if counts else found
 
 
@@ -400,9 +383,8 @@ def find(sql: Sql, tenant: str, *, counts: bool) -> Operation[list[Queue]]:
     """
     saved = find_saved(sql, tenant, after=None, limit=ALL, counts=False)
     found = {one.full_name: one for one in (yield from saved if tenant else all_saved(sql))}
-    for shard in range(sql.shards):
-        rows = yield sql("find_queues", shard=shard)
-        found = {row[0]: Queue.from_row(row) for row in rows} | found
+    rows = yield from in_all_shards(sql, "find_queues")
+    found = {row[0]: Queue.from_row(row) for row in rows} | found
     if counts:
         found = yield from _with_unfinished_jobs(sql, found)
     mine = [one for one in found.values() if not tenant or one.tenant == tenant]
@@ -411,10 +393,8 @@ def find(sql: Sql, tenant: str, *, counts: bool) -> Operation[list[Queue]]:
 
 def _with_unfinished_jobs(sql: Sql, found: Mapping[str, Queue]) -> Operation[dict[str, Queue]]:
     jobs: dict[str, _Jobs] = {}
-    for shard in range(sql.shards):
-        rows = yield sql("count_jobs", shard=shard)
-        for queue, *here, oldest in rows:
-            jobs[queue] = jobs.get(queue, _NONE).plus(_Jobs(QueueCounts(*here), oldest))
+    for queue, *here, oldest in (yield from in_all_shards(sql, "count_jobs")):
+        jobs[queue] = jobs.get(queue, _NONE).plus(_Jobs(QueueCounts(*here), oldest))
     return {
         name: jobs.get(name, _NONE).counted(found.get(name) or _unsaved(name), dead=None)
         for name in {*found, *jobs}
@@ -447,21 +427,19 @@ _NONE: Final = _Jobs()
 
 
 def _counted(sql: Sql, tenant: str, found: list[Queue]) -> Operation[list[Queue]]:
+    if not found:
+        return []
     jobs = {queue.full_name: _NONE for queue in found}
-    for shard in range(sql.shards if found else 0):
-        rows = yield sql("count_queue_jobs", shard=shard, tenant=tenant, queues=list(jobs))
-        for queue, *here, oldest in rows:
-            jobs[queue] = jobs[queue].plus(_Jobs(QueueCounts(*here), oldest))
+    rows = yield from in_all_shards(sql, "count_queue_jobs", tenant=tenant, queues=list(jobs))
+    for queue, *here, oldest in rows:
+        jobs[queue] = jobs[queue].plus(_Jobs(QueueCounts(*here), oldest))
     return [jobs[queue.full_name].counted(queue) for queue in found]
 
 
 def all_saved(sql: Sql, *, pushed: bool = False) -> Operation[list[Queue]]:
     """The saved queues of all tenants, or those of them that have an endpoint."""
-    found: list[Queue] = []
-    for shard in range(sql.shards):
-        rows = yield sql("find_all_served_queues", shard=shard, pushed=pushed)
-        found += map(Queue.from_row, rows)
-    return sorted(found, key=lambda queue: (queue.tenant, queue.name))
+    rows = yield from in_all_shards(sql, "find_all_served_queues", pushed=pushed)
+    return sorted(map(Queue.from_row, rows), key=lambda queue: (queue.tenant, queue.name))
 
 
 def delete(sql: Sql, tenant: str, name: str) -> Operation[bool]:
@@ -471,14 +449,12 @@ def delete(sql: Sql, tenant: str, name: str) -> Operation[bool]:
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
-    if not (yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)):
+    if (yield from _lock(sql, tenant, name)) is None:
         return False
-    for shard in range(sql.shards):
-        if (yield sql("find_live_jobs", shard=shard, queue=queue, limit=1)):
-            raise QueueNotEmpty(name)
+    if (yield from in_all_shards(sql, "find_live_jobs", queue=queue, limit=1)):
+        raise QueueNotEmpty(name)
     yield sql("delete_served_queue", shard=home, tenant=tenant, served=name)
-    for shard in range(sql.shards):
-        yield sql("delete_queue", shard=shard, queue=queue)
+    yield from in_all_shards(sql, "delete_queue", queue=queue)
     return True
 
 

@@ -30,6 +30,7 @@ from onefold.model.schedule import (
 from onefold.model.timestamps import from_micros
 from onefold.operations.enqueue import enqueue, policy
 from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS
+from onefold.operations.statement import in_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,10 +165,8 @@ def save(sql: Sql, wanted: Sequence[Schedule]) -> Operation[list[Schedule]]:
 
 def find(sql: Sql, tenant: str) -> Operation[list[Schedule]]:
     """All schedules of a tenant, by name."""
-    found: list[Schedule] = []
-    for shard in range(sql.shards):
-        rows = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=None)
-        found += [Schedule.from_row(row) for row in rows if row[0] is not None]
+    rows = yield from in_all_shards(sql, "find_schedules", tenant=tenant, schedule=None)
+    found = [Schedule.from_row(row) for row in rows if row[0] is not None]
     return sorted(found, key=lambda schedule: schedule.name)
 
 
