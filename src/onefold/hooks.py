@@ -34,7 +34,8 @@ TRACE_LENGTH: Final = 8192
 """The limit of W3C for baggage. A longer text is a payload, not a context."""
 
 log: logging.Logger = logging.getLogger("onefold")
-_NOTHING: Final = nullcontext()
+NO_HOOKS: Final = nullcontext()
+"""Instead of `running`, if `around` is empty."""
 
 
 class Hooks:
@@ -42,6 +43,7 @@ class Hooks:
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
+        """Without listeners, do not build events."""
         self.carrier: Carrier | None = None
         """Returns the context of the caller's trace; an enqueue stores it with the job."""
         self.around_enqueue: list[Around[Enqueueing]] = []
@@ -52,11 +54,6 @@ class Hooks:
         """Called in each process for isolated handlers, with the hooks of that process. It is
         pickled: use a function of a module, or a `partial` of one.
         """
-
-    @property
-    def wanted(self) -> bool:
-        """False without listeners: then do not build events."""
-        return bool(self.listeners)
 
     def add(self, listener: Listener) -> None:
         """Send every event from now on to `listener`. A second call with it does nothing."""
@@ -88,7 +85,7 @@ class Hooks:
         Raise inside whatever ends the handler, also the outcomes that it returns. An error that
         `done_on` accepts does not count as an error.
         """
-        return _enter_all(self.around, job) if self.around else _NOTHING
+        return _enter_all(self.around, job)
 
     def enqueueing(self, items: Sequence[Prepared]) -> Enqueueing:
         """Enter the hooks around an enqueue of prepared jobs."""
@@ -104,7 +101,7 @@ class Hooks:
             if fits and all(text.isprintable() for text in (*trace, *trace.values())):
                 return trace
         except Exception:
-            log.exception("The carrier %r failed; the job goes without a trace.", self.carrier)
+            log.exception("The carrier %r failed; the job has no trace.", self.carrier)
         else:
             log.warning(
                 "The trace's context has control characters, or more than %d: the job goes without"
@@ -140,7 +137,7 @@ class Enqueueing:
     ) -> None:
         if self._entered is not None:
             self._entered.__exit__(kind, error, trace)
-        if error is None and self._hooks.wanted:
+        if error is None and self._hooks.listeners:
             self._tell()
 
     def _tell(self) -> None:
@@ -198,7 +195,7 @@ class _Guarded(AbstractContextManager[None], Generic[T]):
             manager = self._around(self._subject)
             manager.__enter__()
         except Exception:
-            log.exception("The hook %r failed to begin; the work goes on.", self._around)
+            log.exception("The hook %r failed to begin; the work continues.", self._around)
         else:
             self._manager = manager
 
@@ -214,4 +211,4 @@ class _Guarded(AbstractContextManager[None], Generic[T]):
             self._manager.__exit__(kind, error, trace)
         except Exception as failure:
             if failure is not error:
-                log.exception("The hook %r failed to end; the work goes on.", self._around)
+                log.exception("The hook %r failed to end; the work continues.", self._around)

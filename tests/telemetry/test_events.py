@@ -133,7 +133,7 @@ def test_who_unsubscribes_is_told_nothing_more(sqlite_url: str) -> None:
         onefold.enqueue("email")
 
     assert len(events) == 1
-    assert not onefold.context.hooks.wanted
+    assert not onefold.context.hooks.listeners
 
 
 def test_who_subscribes_twice_is_told_once() -> None:

@@ -160,7 +160,7 @@ class Deliveries(DeliveryCalls):
         ended: Ended
         job: Job | None
         ended, job, duration = yield Transact(
-            _heard(self._context.tenant, job_id, callback, read=hooks.wanted)
+            _heard(self._context.tenant, job_id, callback, read=bool(hooks.listeners))
         )
         if job is not None and ended.status == "accepted":
             outcome = "deferred" if deferred else _OUTCOMES.get(job.state, "retried")

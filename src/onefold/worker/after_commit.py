@@ -68,7 +68,7 @@ class AfterCommit:
     ) -> None:
         """The database has accepted the outcome."""
         outcome = "dead" if state == "dead" else OUTCOMES[reported.event]
-        if self._hooks.wanted:
+        if self._hooks.listeners:
             self._tell(held, outcome, reported.error_type)
         level = LEVELS.get(outcome, logging.INFO)
         if job_log.isEnabledFor(level) and (level > logging.INFO or self._sample.admits()):
@@ -83,13 +83,13 @@ class AfterCommit:
             "Job %s (%s) ended here after its lease was lost; its outcome was rejected (fence %d).",
             job.id, job.kind, job.fence, extra=job_fields(job),
         )  # fmt: skip
-        if self._hooks.wanted:
+        if self._hooks.listeners:
             self._hooks.tell(WriteFenced(job.id, job.kind, job.fence))
         self.lost(held)
 
     def lost(self, held: HeldDelivery) -> None:
         """The lease is lost: no outcome is reported."""
-        if self._hooks.wanted:
+        if self._hooks.listeners:
             self._tell(held, "lost", None)
 
     def parked(self, held: HeldDelivery) -> None:
@@ -101,7 +101,7 @@ class AfterCommit:
                 job.id, job.kind, job.attempt, lasted(held.duration),
                 extra={**job_fields(job), "state": "awaiting", "duration": held.duration},
             )  # fmt: skip
-        if self._hooks.wanted:
+        if self._hooks.listeners:
             self._tell(held, "awaiting", None)
 
     def _tell(self, held: HeldDelivery, outcome: JobOutcome, error_type: str | None) -> None:

@@ -153,7 +153,7 @@ class Chores:
                 "Rescued jobs whose lease expired: %d are retried, %d buried; %d jobs had expired.",
                 requeued, buried, rescued.expired,
             )  # fmt: skip
-            if self._hooks.wanted:
+            if self._hooks.listeners:
                 self._hooks.tell(LeasesExpired(requeued + buried, buried))
         for job in rescued.jobs:
             if job.buried:
@@ -285,7 +285,7 @@ class Ticker:
 
     def _tell(self, ticks: Sequence[Tick]) -> None:
         hooks = self._hooks
-        if not hooks.wanted:
+        if not hooks.listeners:
             return
         counts = Counter(
             (

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from onefold.effects.run import Run
 from onefold.errors import InvalidInput, UsageError
+from onefold.hooks import NO_HOOKS
 from onefold.model.delivery import Delivery
 from onefold.model.event import JobStarted, Redelivered
 from onefold.model.outcome import Outcome
@@ -155,7 +156,7 @@ class Executor:
             if handler.wants_run:
                 held.run = self._run_of(held)
             args, kwargs = handler.bind(job, held.run)
-            if self._hooks.wanted:
+            if self._hooks.listeners:
                 self._tell_started(job)
             self._start(held, args, kwargs)
         except InvalidInput as error:
@@ -205,7 +206,7 @@ class Executor:
         running.set(held.job)
         try:
             # Errors and outcomes pass through the hooks, also outcomes that are returned.
-            with self._hooks.running(held.job):
+            with self._hooks.running(held.job) if self._hooks.around else NO_HOOKS:
                 try:
                     value = _checked(await handler.function(*args, **kwargs))
                 except Exception as error:  # noqa: BLE001 - any error is the handler's
@@ -300,7 +301,7 @@ def call(
     running.set(job)
     try:
         # Errors and outcomes pass through the hooks, also outcomes that are returned.
-        with hooks.running(job):
+        with hooks.running(job) if hooks.around else NO_HOOKS:
             try:
                 value = _checked(handler.function(*args, **kwargs))
             except Exception as error:  # noqa: BLE001 - any error is the handler's

@@ -231,7 +231,7 @@ class RouteRegistry:
         if exchange.outcome in KEPT_AWAY:
             self.context.duplicate_log.note(key, request.id)
         hooks = self.context.hooks
-        if hooks.wanted:
+        if hooks.listeners:
             # An endpoint may have several routes; the request had one.
             name = exchange.route.name if request.route is None else request.operation
             hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))
