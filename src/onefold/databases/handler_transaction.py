@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from onefold.databases import borrowed as refusals
-from onefold.databases.borrowed import borrow
+from onefold.databases.borrowed import borrow, class_names
 from onefold.errors import DatabaseBusy, UsageError, WrongConnection
 from onefold.operations.statement import Statement, run, run_async
 
@@ -278,7 +278,7 @@ def _is_lost(error: Exception, database: Database) -> bool:
 def is_blocking(target: object) -> bool:
     """True for a target of `begin`, False for one of `abegin`; else raises `WrongConnection`."""
     target = target.lent if isinstance(target, Given) else target
-    names = _names(target)
+    names = class_names(target)
     if not _BLOCKING.keys().isdisjoint(names):
         return True
     if not _AWAITED.keys().isdisjoint(names):
@@ -288,7 +288,7 @@ def is_blocking(target: object) -> bool:
 
 def is_target(value: object) -> bool:
     """Whether a transaction can be begun on it."""
-    return not (_BLOCKING.keys() | _AWAITED.keys()).isdisjoint(_names(value))
+    return not (_BLOCKING.keys() | _AWAITED.keys()).isdisjoint(class_names(value))
 
 
 def current_target(target: object) -> object:
@@ -330,7 +330,7 @@ def _opening(target: Any, database: Database, *, blocking: bool) -> Opening:
             return (yield from _begun_session(target.lent, blocking=blocking))
         target = target.lent
     kinds = _BLOCKING if blocking else _AWAITED
-    for name in _names(target):
+    for name in class_names(target):
         if name in kinds:
             return (yield from kinds[name](target))
     if is_blocking(target):
@@ -340,17 +340,12 @@ def _opening(target: Any, database: Database, *, blocking: bool) -> Opening:
     raise WrongConnection(target, "is async. Use it with `async with`, in an async handler.")
 
 
-def _names(target: object) -> list[tuple[str, str]]:
-    kinds = type(target).__mro__
-    return [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
-
-
 def _packages(target: object) -> set[str]:
-    return {package for package, _ in _names(target)}
+    return {package for package, _ in class_names(target)}
 
 
 def _is_session(lent: object) -> bool:
-    return not _SESSIONS.isdisjoint(_names(lent))
+    return not _SESSIONS.isdisjoint(class_names(lent))
 
 
 def _has_begun(lent: Any) -> bool:

@@ -61,6 +61,12 @@ _INSTEAD: Final = {
 """Objects that are mistaken for a connection, by the package and name of their class."""
 
 
+def class_names(value: object) -> list[tuple[str, str]]:
+    """The package and name of each class of an object."""
+    kinds = type(value).__mro__
+    return [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
+
+
 def instead_of(names: Sequence[tuple[str, str]]) -> str:
     """What to pass to `within` instead of an object of these classes."""
     return next(
@@ -168,8 +174,7 @@ class Borrowed(ABC):
 
 def borrow(connection: object, database: Database) -> Borrowed:
     """Recognise a connection; raises `WrongConnection` for anything else."""
-    kinds = type(connection).__mro__
-    names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
+    names = class_names(connection)
     match next((LIBRARIES[name] for name in names if name in LIBRARIES), None):
         case "sqlite3":
             expect("sqlite", connection, database)

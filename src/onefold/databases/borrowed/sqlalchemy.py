@@ -176,7 +176,6 @@ class BorrowedAsyncSqlalchemy(Borrowed):
     """An async connection or session of the caller: its sync object, run in a greenlet."""
 
     def __init__(self, lent: Awaited, database: Database) -> None:
-        """Nothing is read from the database yet."""
         super().__init__(lent, database)
         self._lent = lent
         inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection

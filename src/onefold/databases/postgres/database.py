@@ -147,7 +147,6 @@ class PostgresDatabase:
         prepared_statements: bool | None = None,
         notifies: bool = True,
     ) -> None:
-        """Nothing is connected yet."""
         self.url = url
         self.label: str = without_password(url)
         given = conninfo_to_dict(url)

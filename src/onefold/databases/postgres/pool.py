@@ -41,7 +41,6 @@ class Process:
     """The pools of one process: one for threads, one for each event loop."""
 
     def __init__(self) -> None:
-        """Nothing is connected yet."""
         self.pid: int = os.getpid()
         self.opening: threading.Lock = threading.Lock()
         self.identity: Identity | None = None

@@ -165,7 +165,6 @@ class AsyncSqliteCursor:
     """The result of a statement."""
 
     def __init__(self, rows: Sequence[Any], rowcount: int, lastrowid: int | None) -> None:
-        """All rows are fetched already."""
         self._rows = iter(rows)
         self.rowcount: int = rowcount
         self.lastrowid: int | None = lastrowid
@@ -188,7 +187,6 @@ class AsyncSqlite:
     """A sqlite3 connection in a thread of its own. `within()` takes it as it takes aiosqlite's."""
 
     def __init__(self, database: SqliteDatabase) -> None:
-        """Nothing is opened yet."""
         self._database = database
         self._thread = ThreadPoolExecutor(1, "onefold-transaction")
         self._connection: sqlite3.Connection | None = None
