@@ -52,28 +52,30 @@ NAMES: Final = (ENQUEUED, DUPLICATE, STARTED, ENDED, REDELIVERED, KEY, COUNTED)
 
 
 class EventMessage(msgspec.Struct, frozen=True, gc=False):
-    """An event that belongs to a tenant."""
+    """An event of a tenant."""
 
-    tenant: str
     name: str
+    tenant: str
     queue: str | None
     data: bytes
+    """JSON, on one line."""
+    id: str = ""
+    """Set by the channel that sends it."""
 
 
-def owner_of(event: Event) -> str | None:
+def tenant_of(event: Event) -> str | None:
     """The tenant of an event; None if it has none."""
     job: Job | None = getattr(event, "job", None)
     return getattr(event, "tenant", None) if job is None else job.tenant
 
 
-def told(event: Event) -> EventMessage | None:
+def message_of(event: Event) -> EventMessage | None:
     """An event as a message for its tenant; None if it has no tenant, or is not in the feed."""
     match event:
         case JobsEnqueued() | DuplicatesSuppressed():
             name = ENQUEUED if isinstance(event, JobsEnqueued) else DUPLICATE
-            return _told(
-                name, event.tenant, event.queue, {"kind": event.kind, "count": event.count}
-            )
+            members = {"kind": event.kind, "count": event.count}
+            return _message(name, event.tenant, event.queue, members)
         case JobStarted():
             more = {"worker": event.worker, "waited": event.waited.total_seconds()}
             return _of_job(STARTED, event.job, more)
@@ -87,26 +89,24 @@ def told(event: Event) -> EventMessage | None:
         case Redelivered():
             return _of_job(REDELIVERED, event.job, {})
         case KeyAnswered():
-            said = {"surface": event.surface, "route": event.route, "outcome": event.outcome}
-            return _told(KEY, event.tenant, None, said)
+            members = {"surface": event.surface, "route": event.route, "outcome": event.outcome}
+            return _message(KEY, event.tenant, None, members)
         case _:
             return None
 
 
 def _of_job(name: str, job: Job, more: dict[str, Any]) -> EventMessage:
-    said = {"id": job.id, "kind": job.kind, "attempt": job.attempt, "fence": job.fence, **more}
-    return _told(name, job.tenant, job.queue, said)
+    members = {"id": job.id, "kind": job.kind, "attempt": job.attempt, "fence": job.fence, **more}
+    return _message(name, job.tenant, job.queue, members)
 
 
-def _told(name: str, tenant: str, queue: str | None, said: dict[str, Any]) -> EventMessage:
+def _message(name: str, tenant: str, queue: str | None, members: dict[str, Any]) -> EventMessage:
+    """A message with the current time, and the queue as the tenant knows it."""
+    data = {"at": iso(datetime.now(UTC)), **members}
     where = None if queue is None else shown(tenant, queue)
-    named = {} if where is None else {"queue": where}
-    return EventMessage(tenant, name, where, stamped({**named, **said}))
-
-
-def stamped(said: dict[str, Any]) -> bytes:
-    """The data as JSON, with the current time."""
-    return msgspec.json.encode({"at": iso(datetime.now(UTC)), **said})
+    if where is not None:
+        data["queue"] = where
+    return EventMessage(name, tenant, where, msgspec.json.encode(data))
 
 
 BUFFER: Final = 1000
@@ -119,29 +119,18 @@ MOST: Final = 1000
 """Listeners per process."""
 
 End: TypeAlias = Literal["slow", "stopping"]
-Tell: TypeAlias = Callable[[str, str | None, bytes], None]
-"""Takes the name, the queue and the data of an event."""
-Watch: TypeAlias = Callable[[Tell], Coroutine[Any, Any, None]]
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """One event for a listener."""
-
-    id: str
-    name: str
-    queue: str | None
-    data: bytes
-    """JSON, on one line."""
+Send: TypeAlias = Callable[[EventMessage], None]
+Watch: TypeAlias = Callable[[Send], Coroutine[Any, Any, None]]
 
 
 class Subscription:
     """One listener: a buffer that the channel fills and the listener empties."""
 
-    def __init__(self, wants: Callable[[Message], bool], *, size: int) -> None:
+    def __init__(self, wants: Callable[[EventMessage], bool], *, size: int) -> None:
         """Made by `Feed.listen`."""
         self._wants = wants
         self._size = size
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[EventMessage] = deque()
         self._something = asyncio.Event()
         self.end: End | None = None
         """Why there will be no more events; None while there may be."""
@@ -150,7 +139,7 @@ class Subscription:
         self.at: str | None = None
         """The id after which it listens; None if it continues after an id of the client."""
 
-    def put(self, message: Message) -> None:
+    def put(self, message: EventMessage) -> None:
         """Add an event, if it is wanted; a full buffer ends the subscription."""
         if self.end is not None or not self._wants(message):
             return
@@ -166,7 +155,7 @@ class Subscription:
             self.end = end
             self._something.set()
 
-    async def take(self, seconds: float) -> list[Message]:
+    async def take(self, seconds: float) -> list[EventMessage]:
         """The buffered events, in order; empty after `seconds` without one, and at the end."""
         if not self._waiting and self.end is None:
             self._something.clear()
@@ -188,18 +177,18 @@ class Channel:
         # Another channel, also a later one of this tenant, has other ids.
         self._name = uuid4().hex[:12]
         self._count = 0
-        self._memory: deque[Message] = deque(maxlen=remembered)
+        self._memory: deque[EventMessage] = deque(maxlen=remembered)
         self.listeners: set[Subscription] = set()
         self.watching: asyncio.Task[None] | None = None
         self.forgetting: asyncio.TimerHandle | None = None
 
-    def tell(self, name: str, queue: str | None, data: bytes) -> None:
+    def send(self, message: EventMessage) -> None:
         """Send an event to all listeners, and keep it."""
         self._count += 1
-        message = Message(self.newest, name, queue, data)
-        self._memory.append(message)
+        numbered = msgspec.structs.replace(message, id=self.newest)
+        self._memory.append(numbered)
         for listener in tuple(self.listeners):
-            listener.put(message)
+            listener.put(numbered)
             if listener.end is not None:
                 self.listeners.discard(listener)
 
@@ -214,7 +203,7 @@ class Channel:
             self.watching.cancel()
             self.watching = None
 
-    def since(self, last: str) -> list[Message] | None:
+    def since(self, last: str) -> list[EventMessage] | None:
         """The events after an id; None if that is unknown."""
         name, _, number = last.partition("-")
         if name != self._name or not (number.isascii() and number.isdecimal()):
@@ -264,7 +253,7 @@ class Feed:
         tenant: str,
         *,
         after: str | None = None,
-        wants: Callable[[Message], bool],
+        wants: Callable[[EventMessage], bool],
         watch: Watch | None = None,
     ) -> Subscription:
         """Subscribe to a tenant's events from now on, or to those after the id `after`.
@@ -274,7 +263,7 @@ class Feed:
         """
         channel = self._opened(tenant)
         if watch is not None and channel.watching is None:
-            channel.watching = asyncio.create_task(watch(channel.tell))
+            channel.watching = asyncio.create_task(watch(channel.send))
         subscription = Subscription(wants, size=max(self._buffer, self._remembered))
         seen = None if after is None else channel.since(after)
         if seen is None:
@@ -330,20 +319,20 @@ class Feed:
 
     def _hear(self, event: Event) -> None:
         """Called on any thread, where the event happened."""
-        if owner_of(event) not in self._channels or self._loop is None:
+        if tenant_of(event) not in self._channels or self._loop is None:
             return
-        heard = told(event)
-        if heard is None:
+        message = message_of(event)
+        if message is None:
             return
         if threading.get_ident() == self._thread:
-            self._pass_on(heard)
+            self._send(message)
         elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._pass_on, heard)
+            self._loop.call_soon_threadsafe(self._send, message)
 
-    def _pass_on(self, heard: EventMessage) -> None:
-        channel = self._channels.get(heard.tenant)
+    def _send(self, message: EventMessage) -> None:
+        channel = self._channels.get(message.tenant)
         if channel is not None:
-            channel.tell(heard.name, heard.queue, heard.data)
+            channel.send(message)
 
 
 EVERY: Final = 2.0
@@ -354,7 +343,7 @@ SHARE: Final = 0.05
 log: logging.Logger = logging.getLogger("onefold.server")
 
 
-async def watch_queues(calls: Tenant, tell: Tell) -> None:
+async def watch_queues(calls: Tenant, send: Send) -> None:
     """Send an event for each queue that has changed since the last poll, until cancelled."""
     seen: dict[str, dict[str, Any]] | None = None
     while True:
@@ -362,12 +351,12 @@ async def watch_queues(calls: Tenant, tell: Tell) -> None:
         try:
             queues = await calls.queues.afind(saved=True, limit=MOST)
         except DatabaseError as error:
-            log.warning("The queues could not be counted for those who listen: %s", error)
+            log.warning("The queues could not be counted for the listeners of events: %s", error)
         else:
             found = {queue.name: _said(queue) for queue in queues}
             for name, said in found.items():
                 if seen is not None and seen.get(name) != said:
-                    tell(COUNTED, name, stamped({"queue": name, **said}))
+                    send(_message(COUNTED, calls.context.tenant, name, said))
             seen = found
         await asyncio.sleep(max(EVERY, (time.monotonic() - started) / SHARE))
 

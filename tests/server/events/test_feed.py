@@ -5,10 +5,10 @@ import threading
 
 from onefold.events import JobsEnqueued, LeasesExpired
 from onefold.hooks import Hooks
-from onefold.server.events import Feed, Message, Subscription
+from onefold.server.events import EventMessage, Feed, Subscription
 
 
-def everything(message: Message) -> bool:
+def everything(message: EventMessage) -> bool:
     del message
     return True
 
@@ -21,7 +21,7 @@ def listening(feed: Feed, tenant: str = "acme", after: str | None = None) -> Sub
     return feed.listen(tenant, after=after, wants=everything)
 
 
-async def taken(subscription: Subscription) -> list[Message]:
+async def taken(subscription: Subscription) -> list[EventMessage]:
     """What waits; no more than a moment is given to anything else."""
     return await subscription.take(0.01)
 

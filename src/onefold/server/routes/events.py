@@ -19,7 +19,7 @@ from onefold.web.problems import UNAVAILABLE
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from onefold.server.events import Message, Subscription
+    from onefold.server.events import EventMessage, Subscription
     from onefold.server.request_context import RequestContext
 
 ROUTES: Final = RouteTable()
@@ -83,17 +83,17 @@ async def stream_events(request: RequestContext) -> Reply:
     return Reply(200, _pieces(request, after, _wants(query)), _HEADERS)
 
 
-def _wants(query: EventsQuery) -> Callable[[Message], bool]:
+def _wants(query: EventsQuery) -> Callable[[EventMessage], bool]:
     names, queue = frozenset(query.event), query.queue
 
-    def wants(message: Message) -> bool:
+    def wants(message: EventMessage) -> bool:
         return (not names or message.name in names) and (queue is None or message.queue == queue)
 
     return wants
 
 
 async def _pieces(
-    request: RequestContext, after: str | None, wants: Callable[[Message], bool]
+    request: RequestContext, after: str | None, wants: Callable[[EventMessage], bool]
 ) -> AsyncGenerator[bytes]:
     server, tenant = request.server, request.tenant
     checked = time.monotonic()
@@ -152,7 +152,7 @@ def _farewell(end: Farewell) -> bytes:
     return _unnumbered(name, {"detail": detail})
 
 
-def _frame(message: Message) -> bytes:
+def _frame(message: EventMessage) -> bytes:
     head = f"id: {message.id}\nevent: {message.name}\ndata: ".encode()
     return head + message.data + b"\n\n"
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from onefold.app.jobs import enqueue_new
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.checks import qualified
-from onefold.model.job import EnqueuedMany, NewJob, OnDuplicate, OnMismatch, UniqueWhile
-from onefold.model.job_options import TAGS
-from onefold.model.lifecycle import Retention
-from onefold.model.retry import Backoff
+from onefold.model.job import EnqueuedMany, JobTemplate, NewJob, OnDuplicate, OnMismatch
 from onefold.model.timestamps import Duration, Moment
-from onefold.model.wire import Attempts, BadBody, Body, Priority, camel
+from onefold.model.wire import BadBody, Body, camel
 from onefold.operations.enqueue import policy
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.simpleq import SimpleqEnqueued, simpleq_enqueued
@@ -37,40 +34,22 @@ MOST: Final = 10_000
 ROUTES: Final = RouteTable()
 
 
-class JobBody(Body):
+class JobBody(JobTemplate, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A job to publish. Only the payload is required."""
 
     payload: msgspec.Raw
     """Any JSON, usually an object. It is stored as it was sent."""
+    kind: str | None = None
+    """The kind; by default the name of the queue."""
     idempotency_key: str | None = None
     """Publishes with the same key make one job, whatever happens to that job."""
     idempotency_for: Duration | None = None
     """How long the key is remembered; by default 24 hours."""
-    unique_key: str | None = None
-    """While a job holds this key, a publish with it returns that job."""
-    unique_while: UniqueWhile | None = None
-    unique_for: Duration | None = None
-    across_kinds: bool = False
-    delay: Duration | None = None
     run_at: Moment | None = None
-    priority: Priority = 0
-    """Lower runs first."""
-    kind: str | None = None
-    """The kind; by default the name of the queue."""
-    max_attempts: Attempts | None = None
-    """By default the queue's, as are backoff and retention."""
-    backoff: Backoff | None = None
-    retention: Retention | None = None
-    group_key: str | None = None
     expires_at: Moment | None = None
-    timeout: Duration | None = None
-    """How long one attempt may take, for workers that pull."""
-    tags: Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS)] = ()
-    metadata: dict[str, Any] | None = None
-    store_result: bool | None = None
 
 
-class PublishBody(JobBody):
+class PublishBody(JobBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A job, and what to do about duplicates."""
 
     on_duplicate: OnDuplicate = "keep"
@@ -135,6 +114,9 @@ def _key_of(header: str | None, given: str | None) -> str | None:
     return given
 
 
+_OPTIONS: Final = JobTemplate.__struct_fields__
+
+
 def new_job_of(
     body: JobBody,
     *,
@@ -145,32 +127,24 @@ def new_job_of(
     request_id: str,
 ) -> NewJob:
     """The job of a body. Without a value in the body, the setting of the queue applies."""
-    attempts = settings.max_attempts if body.max_attempts is None else body.max_attempts
-    retention = settings.retention
-    if body.retention is not None:
-        retention = body.retention.over(retention)
+    options = {name: getattr(body, name) for name in _OPTIONS}
+    if body.max_attempts is None:
+        options["max_attempts"] = settings.max_attempts
+    if body.backoff is None:
+        options["backoff"] = settings.backoff
+    if body.retention is None:
+        options["retention"] = settings.retention
+    else:
+        options["retention"] = body.retention.over(settings.retention)
     new_job = NewJob(
         name if body.kind is None else body.kind,
         body.payload,
         queue=queue,
-        priority=body.priority,
         run_at=body.run_at,
-        delay=body.delay,
-        max_attempts=attempts,
-        unique_key=body.unique_key,
-        unique_while=body.unique_while,
-        unique_for=body.unique_for,
-        across_kinds=body.across_kinds,
-        idempotency_key=key,
-        backoff=settings.backoff if body.backoff is None else body.backoff,
-        retention=retention,
         expires_at=body.expires_at,
-        timeout=body.timeout,
-        group_key=body.group_key,
-        tags=body.tags,
-        metadata=body.metadata,
-        store_result=body.store_result,
+        idempotency_key=key,
         request_id=request_id,
+        **options,
     )
     if body.idempotency_for is None:
         return new_job
