@@ -133,7 +133,8 @@ class Crowd:
         """Whether nobody is on the way to SQLite's writer."""
         if self.place.on_postgres:
             return True
-        return self.onefold.target.context.database._state.writer._queue.empty()
+        writer = self.onefold.target.context.database._state.writer
+        return bool(writer._queue.empty())
 
     async def is_idle(self) -> None:
         """Come back when no call is queued, waiting or running."""

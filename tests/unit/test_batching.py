@@ -251,7 +251,7 @@ class TestGroups:
     def test_only_so_many_are_kept(self) -> None:
         groups = groups_of(Weather(set()).transact)
         for number in range(3 * MOST_GROUPS):
-            assert groups[number]
+            assert groups[number] is groups[number]
 
         assert len(groups) <= MOST_GROUPS
 

@@ -86,9 +86,6 @@ class KeyHeld(Exception):
 class Entry:
     """A queued call."""
 
-    is_abandoned: bool = False
-    """True if the caller was interrupted or cancelled."""
-
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         self.item = item
         self.deadline = deadline
@@ -99,6 +96,12 @@ class Entry:
         self.is_answered: bool = False
         self.answer: Any = None
         self.error: BaseException | None = None
+        self.abandoned: bool = False
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if the caller was interrupted or cancelled."""
+        return self.abandoned
 
     def set(self, answer: object, error: BaseException | None = None) -> None:
         """Store the outcome. The caller does not have it before `wake`."""
@@ -151,7 +154,7 @@ class TaskEntry(Entry):
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
     @property
-    def is_abandoned(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_abandoned(self) -> bool:
         """True if the task was cancelled."""
         return self.future.done()
 
@@ -324,7 +327,7 @@ class ThreadQueue(ABC):
                 self._start_thread(late=True)
                 entry.gate.wait()
         except BaseException:
-            entry.is_abandoned = True
+            entry.abandoned = True
             raise
         if entry.error is not None:
             raise entry.error
@@ -415,7 +418,8 @@ class ThreadGroup(ThreadQueue):
                     raise self._held.busy()
                 # At most so long: the caller before may be interrupted before it wakes this one.
                 gate.wait(min(left, LATE))
-            return self._transact(item.alone, patient=True, deadline=deadline)
+            answer: T = self._transact(item.alone, patient=True, deadline=deadline)
+            return answer
         finally:
             self._held.pop(gate, None)
             self._held.wake()
@@ -466,7 +470,8 @@ class TaskGroup:
         call = object()
         self._running[call] = time.monotonic()
         try:
-            return await self._transact(item.alone, patient=False)
+            answer: T = await self._transact(item.alone, patient=False)
+            return answer
         finally:
             del self._running[call]
             self._start_task()
@@ -487,7 +492,8 @@ class TaskGroup:
                         await turn.wait()
                 except TimeoutError:
                     raise self._held.busy() from None
-            return await self._transact(item.alone, patient=True, deadline=deadline)
+            answer: T = await self._transact(item.alone, patient=True, deadline=deadline)
+            return answer
         finally:
             del self._held[turn]
             self._held.wake()
@@ -534,7 +540,8 @@ class TaskGroup:
             self._queue.extendleft(entry for entry in reversed(entries) if not entry.is_answered)
 
     async def _run_batch(self, entries: Sequence[TaskEntry]) -> list[Any]:
-        return await self._transact(together(entries), patient=False)
+        answers: list[Any] = await self._transact(together(entries), patient=False)
+        return answers
 
     def _next(self) -> list[TaskEntry]:
         entries: list[TaskEntry] = []

@@ -162,11 +162,12 @@ def write_claim_step(sql: Sql, claim: Claim, wanted: StepWrite) -> Operation[Ste
 
     `LeaseLost` if this attempt no longer holds the claim.
     """
-    held = (*claim.key.place(sql.shards), claim.owner, claim.fence)
+    values = (*claim.key.place(sql.shards), claim.owner, claim.fence)
+    held: dict[str, Any] = dict(zip(HELD_COLUMNS, values, strict=True))
     rows = yield sql(
         "insert_claim_step" if wanted.seen is None else "write_claim_step",
         alone=True,
-        **dict(zip(HELD_COLUMNS, held, strict=True)),
+        **held,
         steps=claim.key.steps,
         step=wanted.key,
         step_owner=wanted.owner,

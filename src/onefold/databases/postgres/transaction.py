@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 import psycopg
@@ -90,11 +90,12 @@ def fetch(cursor: Cursor) -> Calls[Rows]:
     if result is not None and not result.nfields:
         return ()
     try:
-        return (yield (cursor.fetchall,))
+        rows: Rows = yield (cursor.fetchall,)
     except psycopg.ProgrammingError:
         if cursor.pgresult is None:
             raise
         return ()  # a result without rows, which is known only now
+    return rows
 
 
 # Spread retries, so that two calls that collided do not collide again.
@@ -302,17 +303,16 @@ class PostgresTransaction:
         effort, connection = self._effort, self._connection
         if earlier := effort.unconfirmed:
             if (yield from self._is_committed(earlier)):
-                answer: T = earlier.result
-                return answer
+                return cast("T", earlier.result)
             effort.unconfirmed = None
-        operation = build(sql)
+        operation, result = build(sql), cast("T", None)
         try:
             statement = next(operation)
             while True:
                 rows = yield from self._execute(statement)
                 statement = operation.send(rows)
         except StopIteration as finished:
-            result: T = finished.value
+            result = finished.value
         if self._number:
             effort.unconfirmed = Unconfirmed(self._number, connection.server or "", result)
             yield (connection.commit,)
