@@ -36,7 +36,8 @@ async def test_the_examples_are_accepted_one_after_the_other(api: Api, clock: Cl
     await _take(api, clock, job)
     await send("nackJob", id=job)
     await _take(api, clock, job)
-    assert (await send("acknowledgeJob", id=job)) == {"id": job, "accepted": True}
+    ended = await send("acknowledgeJob", id=job)
+    assert (ended["id"], ended["accepted"], ended["state"]) == (job, True, "completed")
 
     other = (await api.publish({"n": 1}))["id"]
     await send("cancelJob", id=other)
