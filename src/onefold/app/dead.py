@@ -122,6 +122,7 @@ class DeadJobs:
         count = 0
         after: str | None = None
         page: JobPage
+        deleted: int
         while True:
             size = BATCH if limit is None else min(BATCH, limit - count)
             page, deleted = yield Transact(
