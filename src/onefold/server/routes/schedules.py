@@ -58,6 +58,9 @@ async def put_schedule(request: RequestContext) -> Reply:
     body: ScheduleSettings = request.body
     queue = await request.server.queues.get(request.tenant, checks.name(body.queue, "queue"))
     is_new = name not in {schedule.name for schedule in await request.calls.schedules.afind()}
+    retention = queue.retention
+    if body.retention is not None:
+        retention = body.retention.over(retention)
     options: dict[str, Any] = asdict(body)
     options["payload"] = options.pop("payload_json")
     options |= {
@@ -65,7 +68,7 @@ async def put_schedule(request: RequestContext) -> Reply:
         "queue": qualified(request.tenant, body.queue),
         "max_attempts": body.max_attempts or queue.max_attempts,
         "backoff": body.backoff or queue.backoff,
-        "retention": body.retention or queue.retention,
+        "retention": retention,
     }
     schedule = await request.calls.schedules.asave(name, **options)
     return Reply(201 if is_new else 200, _shown(schedule))
