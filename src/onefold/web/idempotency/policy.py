@@ -122,7 +122,7 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def joined(self) -> bool:
-        """Claim, work and answer are one commit."""
+        """True if claim, work and response are committed together."""
         return self.transaction is not None
 
     @property
@@ -192,7 +192,8 @@ def _check_mode(made: RoutePolicy) -> None:
         raise InvalidInput("takeover", f"must be rerun, resume or refuse, got {made.takeover!r}")
     if made.verify is not None and made.takeover != "refuse":
         raise ConflictingOptions("verify", 'is for takeover="refuse": other routes run again')
-    _check_joined(made)
+    if made.joined:
+        _check_joined(made)
     if made.guarantee is not None and made.guarantee != made.promises:
         raise ConflictingOptions(
             "guarantee", f"is {made.guarantee!r}, but these options give {made.promises!r}"
@@ -201,13 +202,13 @@ def _check_mode(made: RoutePolicy) -> None:
 
 def _check_joined(made: RoutePolicy) -> None:
     """Reject options that conflict with one transaction."""
-    if made.joined and "unknown" in (made.on_5xx, made.on_error):
+    if "unknown" in (made.on_5xx, made.on_error):
         raise ConflictingOptions("on_5xx", "unknown is for leased routes: a joined one is undone")
-    if made.joined and made.stream == "forward":
+    if made.stream == "forward":
         raise ConflictingOptions(
             "stream", "forward is for leased routes: what is not committed must not be sent"
         )
-    if made.joined and made.fail_open:
+    if made.fail_open:
         raise ConflictingOptions(
             "fail_open", "is for leased routes: without its transaction this handler cannot run"
         )
