@@ -282,25 +282,23 @@ async def test_a_job_beats_its_kind_and_a_kind_its_queue(stage: Stage) -> None:
     @onefold.job(queue="q")
     def without() -> None: ...
 
-    async def said(answer: Any) -> tuple[Any, ...]:
+    async def stored(answer: Any) -> tuple[Any, ...]:
         job = await stage.get(answer)
-        keep = job.options.keep or {}
-        backoff = job.options.backoff
-        waits = backoff.delay // timedelta(microseconds=1) if isinstance(backoff, Fixed) else None
-        minute = 60_000_000
+        backoff, retention = job.backoff, job.retention or Retention()
+        delay = backoff.delay if isinstance(backoff, Fixed) else None
         return tuple(
-            None if one is None else one // minute
-            for one in (waits, keep.get("completed"), keep.get("dead"), job.options.timeout)
+            None if value is None else value // MINUTE
+            for value in (delay, retention.completed, retention.dead, job.timeout)
         )
 
     own = with_its_own.using(backoff=Fixed(MINUTE), retention=Retention(dead=0 * MINUTE))
-    assert await said(await stage.enqueue(without)) == (3, 1, 1, 3)
+    assert await stored(await stage.enqueue(without)) == (3, 1, 1, 3)
     # The worker knows the timeout of the kind.
-    assert await said(await stage.enqueue(with_its_own)) == (2, 2, 1, None)
-    assert await said(await stage.enqueue(own.using(timeout=MINUTE))) == (1, 2, 0, 1)
-    assert await said(onefold.enqueue("with_its_own", queue="q")) == (2, 2, 1, None)
-    assert await said(onefold.enqueue("any", queue="q")) == (3, 1, 1, 3)
-    assert await said(onefold.enqueue("any")) == (
+    assert await stored(await stage.enqueue(with_its_own)) == (2, 2, 1, None)
+    assert await stored(await stage.enqueue(own.using(timeout=MINUTE))) == (1, 2, 0, 1)
+    assert await stored(onefold.enqueue("with_its_own", queue="q")) == (2, 2, 1, None)
+    assert await stored(onefold.enqueue("any", queue="q")) == (3, 1, 1, 3)
+    assert await stored(onefold.enqueue("any")) == (
         None, None, None, None,
     )  # fmt: skip
 

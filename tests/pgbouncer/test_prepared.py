@@ -109,8 +109,9 @@ def test_without_a_pooler_they_are_used(postgres_url: str, place: PooledPlace) -
         use_often(onefold)
         database = onefold.context.database
         assert isinstance(database, PostgresDatabase)
-        with database._pool().connection() as connection:
-            prepared = connection.execute("select count(*) from pg_prepared_statements").fetchone()
+        pool, connection = database.get_connection()
+        prepared = connection.execute("select count(*) from pg_prepared_statements").fetchone()
+        pool.putconn(connection)
 
     assert prepared is not None
     assert prepared[0] > 0
