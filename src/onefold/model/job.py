@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     R_co = TypeVar("R_co", covariant=True, default=Any)
+    Tags: TypeAlias = Sequence[str]
 else:
     from typing import TypeVar
 
     R_co = TypeVar("R_co", covariant=True)
+    # The codec makes a tuple; callers may give any sequence.
+    Tags = Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS)]
 
 UniqueWhile: TypeAlias = Literal["queued", "active", "exists"]
 OnDuplicate: TypeAlias = Literal["keep", "raise", "replace", "rerun"]
@@ -44,6 +47,7 @@ JobState: TypeAlias = Literal[
 ]
 Json: TypeAlias = Any
 DEFAULT_QUEUE: Final = "default"
+DEFAULT_ATTEMPTS: Final = 8
 DAY: Final = timedelta(hours=24)
 KeyRule: TypeAlias = Unique | Callable[[str, Json], str]
 
@@ -120,72 +124,58 @@ class JobTemplate(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """The options that jobs over HTTP and the jobs of a schedule can have."""
+    """The options that new jobs, jobs over HTTP and the jobs of a schedule have in common."""
 
     priority: Priority = 0
     """Lower runs first."""
     delay: Duration | None = None
     max_attempts: Attempts | None = None
-    """By default the queue's, as are backoff and retention."""
+    """By default 8, or over HTTP that of the queue; so are backoff and retention."""
     unique_key: str | None = None
     """While a job holds this key, an enqueue with it returns that job."""
     unique_while: UniqueWhile | None = None
+    """`active` if neither this nor `unique_for` is given."""
     unique_for: Duration | None = None
     across_kinds: bool = False
     """The key is shared by all kinds of the tenant."""
     backoff: Backoff | None = None
     retention: Retention | None = None
     timeout: Duration | None = None
-    """How long one attempt may take, for workers that pull."""
+    """How long one attempt may take, for workers that pull; by default that of the kind."""
     group_key: str | None = None
-    tags: Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS)] = ()
+    """Jobs of one group share its limits and, in an ordered queue, run one after the other."""
+    tags: Tags = ()
     metadata: Mapping[str, Json] | None = None
+    """Data about the job beside its payload; not part of its fingerprint."""
     store_result: bool | None = None
+    """Store the handler's result; by default as the kind declares."""
 
     def __post_init__(self) -> None:
         """A plain timedelta becomes a `Duration`."""
         set_durations(self, "delay", "unique_for", "timeout")
 
 
-class NewJob(msgspec.Struct, frozen=True):
+class NewJob(JobTemplate, frozen=True):
     """A job to be enqueued. All fields but the kind have a default."""
 
     kind: str
     payload: Json = msgspec.field(default_factory=dict[str, Json])
     queue: str = DEFAULT_QUEUE
-    priority: int = 0
-    """Lower runs first."""
     run_at: datetime | None = None
-    delay: timedelta | None = None
-    max_attempts: int = 8
-    unique_key: str | None = None
+    expires_at: datetime | None = None
     unique: KeyRule | None = None
     """Derives the unique key from the payload; an explicit `unique_key` has precedence."""
-    unique_while: UniqueWhile | None = None
-    """`active` if neither this nor `unique_for` is given."""
-    unique_for: timedelta | None = None
-    across_kinds: bool = False
-    """The key is shared by all kinds of the tenant."""
     idempotency_key: str | None = None
     idempotency_for: timedelta = DAY
-    backoff: Backoff | None = None
-    retention: Retention | None = None
-    expires_at: datetime | None = None
-    timeout: timedelta | None = None
-    """How long one attempt may take; None: the default of the kind."""
-    group_key: str | None = None
-    """Jobs of one group share its limits and, in an ordered queue, run one after the other."""
-    tags: Sequence[str] = ()
-    metadata: Mapping[str, Json] | None = None
-    """Data about the job beside its payload; not part of its fingerprint."""
-    store_result: bool | None = None
-    """Store the handler's result; None: the default of the kind."""
     request_id: str | None = None
     """Stored with a suppressed duplicate, to find out why it was suppressed."""
     trace: Mapping[str, str] | None = None
     """The trace context that the run continues."""
     tick: datetime | None = None
     """The moment of a schedule that the job was enqueued for."""
+
+    def __post_init__(self) -> None:
+        """Durations stay as they are: a new job is not sent."""
 
 
 class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
