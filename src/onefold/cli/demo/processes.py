@@ -14,11 +14,11 @@ from onefold import Fixed, Onefold, Run
 from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Generator
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
     from pathlib import Path
+    from signal import Signals
     from threading import Barrier
 
     from onefold import Enqueued
@@ -61,11 +61,11 @@ class DemoProcess:
         """Let it continue after its message."""
         self._pipe.send("proceed")
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         """Send it a signal."""
         os.kill(self.pid, number)
 
-    def end(self, number: signal.Signals) -> int | None:
+    def end(self, number: Signals) -> int | None:
         """End it by a signal; returns its exit code."""
         self.signal(number)
         self._process.join(TIMEOUT)
