@@ -105,7 +105,7 @@ class Hooks:
         else:
             log.warning(
                 "The trace's context has control characters, or more than %d: the job goes without"
-                " it. Mind your baggage.",
+                " it. Reduce the OpenTelemetry baggage.",
                 TRACE_LENGTH,
             )
         return {}

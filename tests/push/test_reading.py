@@ -36,19 +36,21 @@ def test_two_hundred_finishes_or_parks(status: int) -> None:
     "status", [100, 101, 199, 300, 301, 302, 304, 308, 400, 401, 404, 408, 422]
 )
 def test_what_else_an_endpoint_says_is_a_failure_of_the_job(status: int) -> None:
-    assert read(status) == PushOutcome("fail", is_down=False)
-    assert outcome_of(answer(status), mode="ack", now=NOW) == PushOutcome("fail", is_down=False)
+    assert read(status) == PushOutcome("fail", endpoint_failed=False)
+    assert outcome_of(answer(status), mode="ack", now=NOW) == PushOutcome(
+        "fail", endpoint_failed=False
+    )
 
 
 @pytest.mark.parametrize("status", [500, 501, 502, 504, 520, 599])
 def test_a_server_error_is_one_of_the_endpoint(status: int) -> None:
-    assert read(status, ("Retry-After", "5")) == PushOutcome("fail", is_down=True)
+    assert read(status, ("Retry-After", "5")) == PushOutcome("fail", endpoint_failed=True)
 
 
 def test_no_answer_is_a_failure_of_the_endpoint() -> None:
     exchange = NoResponse("no answer within 15 s", 15.0)
 
-    assert outcome_of(exchange, mode="ack", now=NOW) == PushOutcome("fail", is_down=True)
+    assert outcome_of(exchange, mode="ack", now=NOW) == PushOutcome("fail", endpoint_failed=True)
 
 
 def test_gone_is_gone() -> None:

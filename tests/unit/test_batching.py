@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from onefold.databases import batching
 from onefold.databases.batching import (
-    CROWD,
     HELD_KEYS,
     MOST_GROUPS,
+    QUEUED_CALLS_MAX,
     Entry,
     Groups,
     HeldKeys,
@@ -279,7 +279,7 @@ class Slow:
 
 def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long this machine is busy with something else."""
-    monkeypatch.setattr(batching, "LATE", 3600)
+    monkeypatch.setattr(batching, "SLOW_AFTER", 3600)
 
 
 class TestCrowds:
@@ -291,13 +291,13 @@ class TestCrowds:
         async def play() -> list[int]:
             slow = Slow()
             group = tasks_of(slow.transact)
-            tasks = [*await slow.ask(group, 0), *await slow.ask(group, *range(1, CROWD))]
+            tasks = [*await slow.ask(group, 0), *await slow.ask(group, *range(1, QUEUED_CALLS_MAX))]
             assert slow.sizes == [1]
             slow.go.set()
-            assert await asyncio.gather(*tasks) == list(range(CROWD))
+            assert await asyncio.gather(*tasks) == list(range(QUEUED_CALLS_MAX))
             return slow.sizes
 
-        assert asyncio.run(play()) == [1, CROWD - 1]
+        assert asyncio.run(play()) == [1, QUEUED_CALLS_MAX - 1]
 
     def test_a_crowd_of_tasks_does_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
         never_late(monkeypatch)
@@ -305,16 +305,19 @@ class TestCrowds:
         async def play() -> list[int]:
             slow = Slow()
             group = tasks_of(slow.transact)
-            tasks = [*await slow.ask(group, 0), *await slow.ask(group, *range(1, CROWD + 1))]
-            assert slow.sizes == [1, CROWD]
+            tasks = [
+                *await slow.ask(group, 0),
+                *await slow.ask(group, *range(1, QUEUED_CALLS_MAX + 1)),
+            ]
+            assert slow.sizes == [1, QUEUED_CALLS_MAX]
             # Two are enough.
-            tasks += await slow.ask(group, *range(CROWD + 1, 3 * CROWD))
-            assert slow.sizes == [1, CROWD]
+            tasks += await slow.ask(group, *range(QUEUED_CALLS_MAX + 1, 3 * QUEUED_CALLS_MAX))
+            assert slow.sizes == [1, QUEUED_CALLS_MAX]
             slow.go.set()
-            assert await asyncio.gather(*tasks) == list(range(3 * CROWD))
+            assert await asyncio.gather(*tasks) == list(range(3 * QUEUED_CALLS_MAX))
             return slow.sizes
 
-        assert sum(asyncio.run(play())) == 3 * CROWD
+        assert sum(asyncio.run(play())) == 3 * QUEUED_CALLS_MAX
 
     def test_a_late_transaction_is_not_waited_for(self) -> None:
         async def play() -> None:

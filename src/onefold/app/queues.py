@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 BATCH: Final = 500
 OVERLAP: Final = timedelta(hours=24)
 """How long an old secret still signs."""
-ROUNDS: Final = 8
+DELETE_ROUNDS: Final = 8
 """How often `delete` with `force` empties a queue: one that still gets jobs then is in use."""
 ENDPOINT_BYTES: Final = 8 * 1024
 
@@ -50,10 +50,12 @@ ENDPOINT_BYTES: Final = 8 * 1024
 class Queues:
     """The queues of one tenant. Without a tenant: all queues, by their full names."""
 
-    def __init__(self, context: Context, declared: Callable[[], dict[str, bool]] = dict) -> None:
-        """`declared` returns the queues that the code declares, and whether they have jobs."""
+    def __init__(
+        self, context: Context, known_queues: Callable[[], dict[str, bool]] = dict
+    ) -> None:
+        """`known_queues` returns the queues that the code declares, and whether they have jobs."""
         self._context = context
-        self._declared = declared
+        self._known_queues = known_queues
         self._limits: dict[str, QueueLimits] = {}
 
     @property
@@ -207,7 +209,7 @@ class Queues:
     def _delete(self, name: str, *, force: bool) -> Procedure[bool]:
         tenant = self._context.tenant
         queue = qualified(tenant, name)
-        rounds = ROUNDS if checks.flag(force, "force") else 0
+        rounds = DELETE_ROUNDS if checks.flag(force, "force") else 0
         while True:
             try:
                 deleted: bool = yield Transact(lambda sql: queues.delete(sql, tenant, name))
@@ -241,13 +243,13 @@ class Queues:
         return await self._context.store.atransact(self._pausing(name, paused=False))
 
     def _pausing(self, name: str, *, paused: bool) -> Build[Queue | None]:
-        queue, declared = self._name(name), self._declared()
+        queue, known = self._name(name), self._known_queues()
         owner, own_name = checks.parted(queue)
 
         def build(sql: Sql) -> Operation[Queue | None]:
             saved = yield from queues.set_paused(sql, owner, own_name, paused=paused)
             if saved is None and not self._context.tenant:
-                yield from queues.check_known(sql, queue, declared)
+                yield from queues.check_known(sql, queue, known)
                 yield from (queues.pause if paused else queues.resume)(sql, queue)
             return saved
 
@@ -379,7 +381,7 @@ class Queues:
         if why not in HELD_WHYS:
             raise InvalidInput("why", f"must be one of {', '.join(HELD_WHYS)}, got {why!r}")
         if (after is None) == (until is None):
-            raise InvalidInput("until", "must be given, or after: one of the two")
+            raise InvalidInput("until", "or after must be given, and not both")
         delay = None if after is None else span(after, "after")
         moment = None if until is None else to_micros(until, "until")
         return lambda sql: queues.hold(sql, queue, why=why, after=delay, until=moment, force=force)

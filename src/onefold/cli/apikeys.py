@@ -34,7 +34,7 @@ def create(
         typer.Option(
             metavar="SCOPE",
             help="publish, work or admin; can be repeated. publish: enqueue and read jobs. work:"
-            " take and finish jobs. admin: everything.",
+            " acknowledge jobs, steps, claims and locks. admin: everything.",
         ),
     ],
     name: Annotated[str, typer.Option(metavar="TEXT", help="A name for lists.")] = "",

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     Opening: TypeAlias = asyncio.Task[tuple[ClientResponse, AiohttpStream | None]]
 
-GAP: Final = "gap"
-"""Some events were missed: query the jobs instead."""
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection is dead. The server sends one every 15."""
 LONGEST_RETRY: Final = 60.0

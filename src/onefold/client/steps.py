@@ -134,13 +134,13 @@ class _Steps(StepRunner):
         self, runtime: Runtime, log: StepLog, options: RemoteStepOptions | None = None
     ) -> None:
         self._runtime = runtime
-        self._run_log = log
+        self._delivery_log = log
         self._options = cast("StepOptions", options or {})
         check_step_options(self._options, RemoteStepOptions.__optional_keys__)
 
     @property
     def _log(self) -> StepLog:
-        return self._run_log
+        return self._delivery_log
 
     def check(self) -> None:
         """The server rejects the steps of a delivery that has ended."""
@@ -148,7 +148,7 @@ class _Steps(StepRunner):
     def using(self, **options: Unpack[RemoteStepOptions]) -> Self:
         """The same steps with other options: `steps.using(unsafe=True).step(…)`."""
         merged = cast("RemoteStepOptions", {**self._options, **options})
-        return type(self)(self._runtime, self._run_log, merged)
+        return type(self)(self._runtime, self._delivery_log, merged)
 
 
 class RemoteSteps(_Steps):
@@ -170,11 +170,7 @@ class AsyncRemoteSteps(_Steps):
     async def step(
         self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Do something once per job. Its result is stored, and a rerun receives it.
-
-        The returned value is the stored one, read back from JSON. If the handler dies in the step,
-        or the step raises, it is done again, unless it is `unsafe`.
-        """
+        """`RemoteSteps.step` for a coroutine function."""
         result: R = await self._runtime.arun(self._step(name, function, args, kwargs, awaited=True))
         return result
 

@@ -51,9 +51,9 @@ T = TypeVar("T")
 LARGEST_BATCH: Final = 1_000
 AT_ONCE: Final = 2
 """Transactions of one group: while one waits for the disk, the next is sent."""
-CROWD: Final = 8
+QUEUED_CALLS_MAX: Final = 8
 """So many queued calls do not wait for the transaction under way."""
-LATE: Final = 0.1
+SLOW_AFTER: Final = 0.1
 """Seconds after which a transaction is not waited for: its connection may hang."""
 IDLE: Final = 1.0
 """Seconds without work after which a background thread ends."""
@@ -323,7 +323,7 @@ class ThreadQueue(ABC):
     def _run_queued(self, entry: ThreadEntry) -> Any:
         try:
             self.put(entry)
-            if not entry.gate.wait(LATE):
+            if not entry.gate.wait(SLOW_AFTER):
                 self._start_thread(late=True)
                 entry.gate.wait()
         except BaseException:
@@ -342,7 +342,7 @@ class ThreadQueue(ABC):
         """Start a thread of ours if there is none, or one more if calls have to wait."""
         with self._lock:
             running = len(self._threads)
-            more = running < self.at_once and (late or self._queue.qsize() >= CROWD)
+            more = running < self.at_once and (late or self._queue.qsize() >= QUEUED_CALLS_MAX)
             if not running or more:
                 thread = Thread(target=self._work, name=self.name, daemon=True)
                 thread.start()
@@ -417,7 +417,7 @@ class ThreadGroup(ThreadQueue):
                 if (left := deadline - time.monotonic()) <= 0:
                     raise self._held.busy()
                 # At most so long: the caller before may be interrupted before it wakes this one.
-                gate.wait(min(left, LATE))
+                gate.wait(min(left, SLOW_AFTER))
             answer: T = self._transact(item.alone, patient=True, deadline=deadline)
             return answer
         finally:
@@ -509,14 +509,14 @@ class TaskGroup:
             task.add_done_callback(self._end_task)
         elif not self._is_watched:
             self._is_watched = True
-            asyncio.get_running_loop().call_later(LATE, self._look_again)
+            asyncio.get_running_loop().call_later(SLOW_AFTER, self._look_again)
 
     def _may_start(self) -> bool:
         """Few calls wait for the transaction under way: for a busy loop, each batch is costly."""
         if not self._running:
             return True
-        is_late = time.monotonic() - max(self._running.values()) >= LATE
-        return len(self._running) < AT_ONCE and (len(self._queue) >= CROWD or is_late)
+        is_late = time.monotonic() - max(self._running.values()) >= SLOW_AFTER
+        return len(self._running) < AT_ONCE and (len(self._queue) >= QUEUED_CALLS_MAX or is_late)
 
     def _look_again(self) -> None:
         self._is_watched = False

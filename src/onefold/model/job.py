@@ -59,7 +59,7 @@ class Results(Protocol):
         """The job, once it is completed."""
         ...
 
-    async def await_(self, job_id: str, timeout: timedelta | None) -> Job:  # noqa: ASYNC109 - both colours wait alike
+    async def await_result(self, job_id: str, timeout: timedelta | None) -> Job:  # noqa: ASYNC109 - sync and async wait alike
         """`wait`, awaited."""
         ...
 
@@ -98,9 +98,9 @@ class Awaited(Asks, Generic[R_co]):
         """
         return self._read_result(self._source().wait(self.id, timeout))
 
-    async def aresult(self, *, timeout: timedelta | None = None) -> R_co:  # noqa: ASYNC109 - both colours wait alike
+    async def aresult(self, *, timeout: timedelta | None = None) -> R_co:  # noqa: ASYNC109 - sync and async wait alike
         """`result`, awaited."""
-        return self._read_result(await self._source().await_(self.id, timeout))
+        return self._read_result(await self._source().await_result(self.id, timeout))
 
     def _source(self) -> Results:
         results: Results | None = getattr(self, "_results", None)

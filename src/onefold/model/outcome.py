@@ -21,10 +21,10 @@ from onefold.model import checks
 from onefold.model.retry import parse_retry_after
 from onefold.model.timestamps import span
 
-PRESSED: Final = frozenset({429, 503, 529})
+OVERLOADED_STATUSES: Final = frozenset({429, 503, 529})
 """The statuses of a server that rejects requests for a while."""
 
-UNTOLD: Final = timedelta(seconds=60)
+DEFAULT_RETRY_AFTER: Final = timedelta(seconds=60)
 """How long to wait if the server does not specify it."""
 
 
@@ -65,10 +65,10 @@ class Defer(Outcome):
         status and headers.
         """
         status = getattr(response, "status_code", None) or getattr(response, "status", None)
-        if status not in PRESSED:
+        if status not in OVERLOADED_STATUSES:
             return None
         wanted = _retry_after(response.headers, datetime.now(UTC) if now is None else now)
-        return cls(UNTOLD if wanted is None else wanted)
+        return cls(DEFAULT_RETRY_AFTER if wanted is None else wanted)
 
 
 class Bury(Outcome):

@@ -213,10 +213,10 @@ class PushHandler:
     async def _report_endpoint(self, job: Job, target: PushTarget, outcome: PushOutcome) -> None:
         """Record whether the endpoint answers, is overloaded, is down, or is gone."""
         queue = job.queue
-        self._answered(queue, not outcome.is_down)
+        self._answered(queue, not outcome.endpoint_failed)
         if outcome.action == "defer":
             await self._breaker.overloaded(queue, outcome.after)
-        elif outcome.is_down:
+        elif outcome.endpoint_failed:
             await self._breaker.failed(queue)
         elif outcome.action == "pause":
             await self._breaker.gone(queue, target.settings.endpoint or "")

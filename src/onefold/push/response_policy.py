@@ -12,7 +12,7 @@ import msgspec
 
 from onefold.errors import Needs
 from onefold.model.failure import printable
-from onefold.model.outcome import PRESSED, UNTOLD
+from onefold.model.outcome import DEFAULT_RETRY_AFTER, OVERLOADED_STATUSES
 from onefold.model.retry import parse_retry_after
 
 with Needs("onefold[server]"):
@@ -63,33 +63,33 @@ class PushOutcome(msgspec.Struct, frozen=True):
     """
 
     action: Literal["finish", "await_ack", "defer", "pause", "fail"]
-    after: timedelta = UNTOLD
+    after: timedelta = DEFAULT_RETRY_AFTER
     """How long a deferred job waits."""
-    is_down: bool = False
+    endpoint_failed: bool = False
     """True for a failure of the endpoint, False for a failure of this job."""
 
 
 def outcome_of(exchange: PushExchange, *, mode: Mode, now: datetime) -> PushOutcome:
     """What an exchange means. A redirect is a failure: it is not followed."""
     if isinstance(exchange, NoResponse):
-        return PushOutcome("fail", is_down=True)
+        return PushOutcome("fail", endpoint_failed=True)
     status = exchange.status
     if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own
         return PushOutcome("await_ack" if mode == "ack" else "finish")
-    if status in PRESSED:
+    if status in OVERLOADED_STATUSES:
         return PushOutcome("defer", _retry_after(exchange.headers, now))
     if status == GONE:
         return PushOutcome("pause")
-    return PushOutcome("fail", is_down=status >= 500)  # noqa: PLR2004 - HTTP's own
+    return PushOutcome("fail", endpoint_failed=status >= 500)  # noqa: PLR2004 - HTTP's own
 
 
 def _retry_after(headers: tuple[tuple[str, str], ...], now: datetime) -> timedelta:
     first = {name.lower(): text for name, text in reversed(headers)}
     text = first.get("retry-after")
     if text is None:
-        return UNTOLD
+        return DEFAULT_RETRY_AFTER
     wait = parse_retry_after(text, now=now, date=first.get("date"), fractions=True)
-    return UNTOLD if wait is None else max(wait, SHORTEST_DEFER)
+    return DEFAULT_RETRY_AFTER if wait is None else max(wait, SHORTEST_DEFER)
 
 
 def excerpt_of(start: bytes) -> str:

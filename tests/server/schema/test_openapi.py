@@ -17,7 +17,7 @@ from starlette.routing import Mount
 
 from onefold import Job, Onefold
 from onefold.model.ids import new_id
-from onefold.model.outcome import PRESSED
+from onefold.model.outcome import OVERLOADED_STATUSES
 from onefold.push.deliver import body_of, headers_of
 from onefold.server import ServerSettings, create_app
 from onefold.server.app import ROUTES
@@ -152,7 +152,7 @@ def test_the_push_is_described_as_it_is_sent() -> None:
     assert set(schema["required"]) == set(schema["properties"])
     ours = {name for name in headers if name.lower().startswith(("webhook-", "onefold-", "x-"))}
     assert {one["name"] for one in push["parameters"] if one["in"] == "header"} == ours
-    assert set(push["responses"]) == {"2XX", "410", *map(str, PRESSED), "default"}
+    assert set(push["responses"]) == {"2XX", "410", *map(str, OVERLOADED_STATUSES), "default"}
 
 
 def test_what_is_always_true_is_a_constant() -> None:
