@@ -136,8 +136,8 @@ class DatabaseClaims(ClaimBackend):
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.runtime = context.runtime
-        self.borrowed = context.borrowed
+        self.runtime: Runtime = context.runtime
+        self.borrowed: Borrowed | None = context.borrowed
 
     def now(self) -> int:
         """The time of this process in microseconds."""

@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
+    from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.operations.statement import Operation, Sql
     from onefold.runtime import Procedure
     from onefold.web.http import Header
-    from onefold.web.idempotency.policy import Fate
+    from onefold.web.idempotency.policy import Fate, RoutePolicy
     from onefold.web.problems import Problem, ProblemKind
 
 T = TypeVar("T")
@@ -192,7 +193,9 @@ class Exchange(RequestClaim):
                 claimed = yield from self._claim_or_wait()
                 return (yield from self._response_to(claimed))
             if self.policy.joined:
-                self.transaction = yield Begin(self._target, self.route.is_plain)
+                self.transaction: HandlerTransaction | None = yield Begin(
+                    self._target, self.route.is_plain
+                )
         except UsageError:
             raise
         except Exception:
@@ -206,7 +209,7 @@ class Exchange(RequestClaim):
     def _response_to(self, claimed: Claimed) -> Procedure[HttpResponse | None]:
         match claimed:
             case Won(claim):
-                self.claim = claim
+                self.claim: Claim | None = claim
                 self.outcome = "resumed" if claim.resumed else "won"
                 return None
             case Replay(result):
@@ -325,7 +328,7 @@ class Exchange(RequestClaim):
         kind = problems.OUTCOME_UNKNOWN if unknown else problems.ATTEMPT_FAILED
         failed = self._refusal(problems.make(kind))
         # Stored whole: a tombstone would mean that the request was carried out.
-        self.policy = msgspec.structs.replace(self.policy, stream="buffer")
+        self.policy: RoutePolicy = msgspec.structs.replace(self.policy, stream="buffer")
         response = yield from self._finish_leased(self.claim, failed, fate)
         return response if unknown or fate == "store" else None
 
@@ -441,7 +444,7 @@ class Exchange(RequestClaim):
     def _rejected(
         self, outcome: str, kind: ProblemKind, *, retry_after: timedelta | float | None = None
     ) -> HttpResponse:
-        self.outcome = outcome
+        self.outcome: str = outcome
         return self._refusal(problems.make(kind, retry_after=retry_after))
 
     def _refusal(self, problem: Problem) -> HttpResponse:
