@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from onefold.app.context import Context
-from onefold.app.queues import BATCH, ROUNDS, Queues
+from onefold.app.queues import BATCH, DELETE_ROUNDS, Queues
 from onefold.errors import QueueNotEmpty
 from onefold.model.ids import new_id
 from onefold.model.queue import (
@@ -81,7 +81,7 @@ def test_a_queue_that_is_never_empty_is_left_alone_in_the_end() -> None:
     context: Any = Context(cast("Store", None), None).for_tenant("acme")
     steps = Queues(context)._delete("payments", force=True)
     next(steps)
-    for _ in range(ROUNDS):
+    for _ in range(DELETE_ROUNDS):
         steps.throw(QueueNotEmpty("payments"))
         steps.send(BATCH)
         steps.send(BATCH - 1)
