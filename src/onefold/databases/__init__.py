@@ -88,12 +88,12 @@ class Database(Store, Protocol):
     label: str
     """The database in messages: its URL without a password."""
 
-    def own(self) -> AbstractContextManager[Any]:
+    def handler_transaction(self) -> AbstractContextManager[Any]:
         """A connection of ours, in a transaction for a handler."""
         ...
 
-    def aown(self) -> AbstractAsyncContextManager[Any]:
-        """`own`, awaited."""
+    def ahandler_transaction(self) -> AbstractAsyncContextManager[Any]:
+        """`handler_transaction`, awaited."""
         ...
 
     async def abell(self) -> Bell:

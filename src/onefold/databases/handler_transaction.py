@@ -324,7 +324,9 @@ def _first(connection: object) -> Build[None]:
 
 def _opening(target: Any, database: Database, *, blocking: bool) -> Opening:
     if target is None:
-        return (yield database.own() if blocking else database.aown())
+        return (
+            yield database.handler_transaction() if blocking else database.ahandler_transaction()
+        )
     if isinstance(target, Given):
         if target.has_begun():
             return (yield from _begun_session(target.lent, blocking=blocking))

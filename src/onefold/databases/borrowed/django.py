@@ -74,14 +74,14 @@ class BorrowedDjango(Borrowed):
         wrapper = self.connection
         if wrapper.needs_rollback or wrapper.closed_in_transaction or wrapper.connection is None:
             return True
-        return self._through().failed()
+        return self._driver_connection().failed()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in the open block."""
         self.check()
-        return self._through().transact(build, write=write)
+        return self._driver_connection().transact(build, write=write)
 
-    def _through(self) -> Borrowed:
+    def _driver_connection(self) -> Borrowed:
         """The driver's connection, with statements that Django runs."""
         wrapper = self.connection
         if wrapper.vendor == "sqlite":

@@ -38,13 +38,13 @@ def borrow(library: str, connection: Any, database: Database) -> Borrowed:
     return BorrowedPsycopg(connection, database)
 
 
-class _Lent(Borrowed):
-    """The common part."""
+class _BorrowedPostgres(Borrowed):
+    """A connection of the caller to PostgreSQL, blocking or async."""
 
     def __init__(self, connection: Any, database: Database) -> None:
         super().__init__(connection, database)
         assert isinstance(database, PostgresDatabase)
-        self._server = database
+        self._database = database
 
     @property
     def session(self) -> object:
@@ -53,13 +53,13 @@ class _Lent(Borrowed):
 
     def _checked(self, build: Build[T], own: Identity) -> Operation[T]:
         """An operation, after the check of the connection's database."""
-        sql = self._server.sql
+        sql = self._database.sql
         try:
-            if self.session not in self._server.checked:
+            if self.session not in self._database.checked:
                 self._accept((yield sql("read_identity")), own)
             return (yield from build(sql))
         except Exception as error:
-            _raise_refusal(error)
+            _raise_if_serialization_failure(error)
             raise
 
     def _accept(self, rows: Rows, own: Identity) -> None:
@@ -67,12 +67,12 @@ class _Lent(Borrowed):
 
         The name of the database must be equal, too: a copy of a database is the same installation.
         """
-        database, (text, name) = self._server, rows[0]
+        database, (text, name) = self._database, rows[0]
         if isinstance(name, bytes):
             raise WrongConnection(
                 self.connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
             )
-        identity = database.known(rows) if text else None
+        identity = database.identity_from(rows) if text else None
         if identity is None or (identity.installation, name) != (own.installation, database.name):
             raise WrongConnection(
                 self.connection,
@@ -83,28 +83,28 @@ class _Lent(Borrowed):
         database.checked[self.session] = identity
 
 
-class _Blocking(_Lent):
+class _Blocking(_BorrowedPostgres):
     """A blocking connection, in the caller's transaction."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation on its database."""
         del write  # both run in the caller's transaction
         self.check()
-        return run(self._checked(build, self._server.identity()), self._execute)
+        return run(self._checked(build, self._database.identity()), self._execute)
 
     @abstractmethod
     def _execute(self, statement: Statement) -> Rows:
         """Run one statement through the library."""
 
 
-class _Awaited(_Lent):
+class _Awaited(_BorrowedPostgres):
     """An async connection, in the caller's transaction."""
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation on its database."""
         del write  # both run in the caller's transaction
         self.check()
-        own = await self._server.aidentity()
+        own = await self._database.aidentity()
         return await run_async(self._checked(build, own), self._execute)
 
     @abstractmethod
@@ -112,7 +112,7 @@ class _Awaited(_Lent):
         """Run one statement through the library."""
 
 
-def _raise_refusal(error: Exception) -> None:
+def _raise_if_serialization_failure(error: Exception) -> None:
     """A serialization failure becomes our error; any other error is the caller's."""
     refused = [
         cause
@@ -124,7 +124,7 @@ def _raise_refusal(error: Exception) -> None:
         raise SerializationConflict(str(refused[-1]).partition("\n")[0]) from error
 
 
-class _Psycopg(_Lent):
+class _Psycopg(_BorrowedPostgres):
     """The transaction states of psycopg, blocking and async."""
 
     def check(self) -> None:

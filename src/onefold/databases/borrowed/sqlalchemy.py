@@ -55,19 +55,21 @@ class BorrowedSqlalchemy(Borrowed):
     ) -> None:
         """`awaited` is the async twin, if the caller passed that."""
         super().__init__(lent if awaited is None else awaited, database)
-        self._lent = lent
+        self._given = lent
+        """The connection or session of the caller, or the sync one in it."""
         borrowed.expect(self._system(), self.connection, database)
-        self._joined: Connection | None = lent if isinstance(lent, Connection) else None
+        self._connection: Connection | None = lent if isinstance(lent, Connection) else None
+        """The connection of SQLAlchemy; a session has one after its first call."""
 
     def _system(self) -> str:
         name = self._bind().dialect.name
         return borrowed.SYSTEMS.get(name, name)
 
     def _bind(self) -> Engine | Connection:
-        if isinstance(self._lent, Connection):
-            return self._lent
+        if isinstance(self._given, Connection):
+            return self._given
         try:
-            return self._lent.get_bind()
+            return self._given.get_bind()
         except UnboundExecutionError as error:
             raise WrongConnection(
                 self.connection,
@@ -76,19 +78,19 @@ class BorrowedSqlalchemy(Borrowed):
             ) from error
 
     def check(self) -> None:
-        """A session that has not begun has no connection yet; the first call shows."""
-        if isinstance(self._lent, Session):
-            self._check_session(self._lent)
-        connection = self._joined
+        """A session that has not begun has no connection yet, and is checked at the first call."""
+        if isinstance(self._given, Session):
+            self._check_session(self._given)
+        connection = self._connection
         if connection is None:
             return
         if connection.closed:
-            if connection is not self._lent:
+            if connection is not self._given:
                 return
             raise borrowed.closed(self.connection)
-        # On SQLite the begin shows: an event listener of the caller may emit BEGIN then.
+        # On SQLite it is checked after BEGIN, which an event listener of the caller may emit.
         if connection.dialect.name == "postgresql" or connection.in_transaction():
-            self._through(connection).check()
+            self._driver_connection(connection).check()
 
     def _check_session(self, session: Session) -> None:
         """A session can be configured to end at its close, or never to begin by itself."""
@@ -102,7 +104,7 @@ class BorrowedSqlalchemy(Borrowed):
     def _check_awaited(self) -> None:
         """The sync side of an async engine works only in SQLAlchemy's greenlet."""
         if self._bind().dialect.is_async and not in_greenlet():
-            twin = "AsyncConnection" if isinstance(self._lent, Connection) else "AsyncSession"
+            twin = "AsyncConnection" if isinstance(self._given, Connection) else "AsyncSession"
             raise WrongConnection(
                 self.connection,
                 f"is the sync side of an async engine. Give it the {twin}, and await the method"
@@ -111,20 +113,20 @@ class BorrowedSqlalchemy(Borrowed):
 
     def failed(self) -> bool:
         """Closed, ended, or as the driver reports."""
-        connection = self._joined
+        connection = self._connection
         if connection is None or connection.closed or not connection.in_transaction():
             return True
-        return self._through(connection).failed()
+        return self._driver_connection(connection).failed()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation after SQLAlchemy has begun, or begin now."""
         self._check_awaited()
-        if isinstance(self._lent, Connection):
+        if isinstance(self._given, Connection):
             self.check()
         else:
-            self._check_session(self._lent)
-            self._joined = self._lent.connection()
-        connection = self._joined
+            self._check_session(self._given)
+            self._connection = self._given.connection()
+        connection = self._connection
         assert connection is not None
         begun = None
         if connection.dialect.name == "sqlite" and not connection.in_transaction():
@@ -133,13 +135,13 @@ class BorrowedSqlalchemy(Borrowed):
             # Here, because our own read of the database would block the event loop.
             await_only(self.database.aidentity())
         try:
-            return self._through(connection).transact(build, write=write)
+            return self._driver_connection(connection).transact(build, write=write)
         except NoTransaction:
             if begun is not None:
                 begun.rollback()
             raise
 
-    def _through(self, connection: Connection) -> Borrowed:
+    def _driver_connection(self, connection: Connection) -> Borrowed:
         """The driver's connection, with statements that SQLAlchemy runs."""
         pooled: Any = connection.connection
         driver = pooled.driver_connection
@@ -152,15 +154,17 @@ class BorrowedSqlalchemy(Borrowed):
                     library=LibraryCursor(partial(_run, connection)),
                 )
             case "aiosqlite":
-                return _AwaitedInside(driver, self.database, lent=self.connection)
+                return _AiosqliteInGreenlet(driver, self.database, lent=self.connection)
             case name if connection.dialect.name == "sqlite":
                 raise WrongConnection(
                     self.connection, f"uses the driver {name}. Use pysqlite or aiosqlite."
                 )
             case _:
-                return self._through_postgres(connection, pooled.dbapi_connection, driver)
+                return self._postgres_driver_connection(connection, pooled.dbapi_connection, driver)
 
-    def _through_postgres(self, connection: Connection, adapted: Any, driver: Any) -> Borrowed:
+    def _postgres_driver_connection(
+        self, connection: Connection, adapted: Any, driver: Any
+    ) -> Borrowed:
         from onefold.databases.borrowed.postgres import BorrowedThrough
 
         return BorrowedThrough(
@@ -177,28 +181,28 @@ class BorrowedAsyncSqlalchemy(Borrowed):
 
     def __init__(self, lent: Awaited, database: Database) -> None:
         super().__init__(lent, database)
-        self._lent = lent
+        self._given = lent
         inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection
         if inside is None:
             raise WrongConnection(
                 lent, "is not open. Await it: async with engine.begin() as connection."
             )
-        self._inside = BorrowedSqlalchemy(inside, database, awaited=lent)
+        self._sync = BorrowedSqlalchemy(inside, database, awaited=lent)
 
     def check(self) -> None:
         """As for the sync one; the database is not read."""
-        self._inside.check()
+        self._sync.check()
 
     def failed(self) -> bool:
         """As for the sync one."""
-        return self._inside.failed()
+        return self._sync.failed()
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation as the sync one does."""
-        return await self._lent.run_sync(lambda _: self._inside.transact(build, write=write))
+        return await self._given.run_sync(lambda _: self._sync.transact(build, write=write))
 
 
-class _AwaitedInside(BorrowedAiosqlite):
+class _AiosqliteInGreenlet(BorrowedAiosqlite):
     """An aiosqlite connection inside of a greenlet, where awaits look like plain calls."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:

@@ -22,6 +22,8 @@ from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, W
 from onefold.operations.statement import run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onefold.databases import Build, Database
     from onefold.operations.statement import Rows, Statement
 
@@ -47,7 +49,7 @@ class BorrowedSqlite(Borrowed):
         super().__init__(connection if lent is None else lent, database)
         assert isinstance(connection, sqlite3.Connection)
         assert isinstance(database, SqliteDatabase)
-        self._file = database
+        self._database = database
         self._connection = connection
         self._library = connection if library is None else library
 
@@ -80,47 +82,47 @@ class BorrowedSqlite(Borrowed):
         only reads does not begin.
         """
         self.check()
-        if reason := self._file.check_borrowed(self._connection):
+        if reason := self._database.check_borrowed(self._connection):
             raise WrongConnection(self.connection, f"{reason}: its commit would not cover the job.")
-        self._guarded(lambda: self._file.prepare_borrowed(self._connection))
+        self._translating_errors(lambda: self._database.prepare_borrowed(self._connection))
         if not write:
-            return run(build(self._file.sql), self._execute)
-        self._file.remember_borrowed(self._connection)
+            return run(build(self._database.sql), self._execute)
+        self._database.remember_borrowed(self._connection)
         if not self._connection.in_transaction:
-            self._guarded(lambda: self._say("begin immediate"))
+            self._translating_errors(lambda: self._execute_text("begin immediate"))
         return self._all_or_nothing(build)
 
     def _all_or_nothing(self, build: Build[T]) -> T:
         """Undo the statements before a failure: a caller may catch the error and commit."""
         try:
-            self._say("savepoint onefold")
+            self._execute_text("savepoint onefold")
         except Exception as error:
             if not _is_operational(error):
                 raise
             # A writing statement of the caller is still being read (`returning`). An enqueue
             # removes what it stored; only an error of the file is not covered.
-            return run(build(self._file.sql), self._execute)
+            return run(build(self._database.sql), self._execute)
         try:
-            result = run(build(self._file.sql), self._execute)
+            result = run(build(self._database.sql), self._execute)
         except BaseException:
             # Some errors (a full disk) have rolled the whole transaction back.
             if self._connection.in_transaction:
-                self._say("rollback to onefold")
-                self._say("release onefold")
+                self._execute_text("rollback to onefold")
+                self._execute_text("release onefold")
             raise
-        self._say("release onefold")
+        self._execute_text("release onefold")
         return result
 
     def _execute(self, statement: Statement) -> Rows:
-        rows: Rows = self._guarded(lambda: execute(self._library, statement, self._clock))
+        rows = self._translating_errors(lambda: execute(self._library, statement, self._clock))
         if self._connection.text_factory is not str:
             return [[_text(value) for value in row] for row in rows]
         return rows
 
-    def _say(self, text: str) -> None:
+    def _execute_text(self, text: str) -> None:
         self._library.cursor().execute(text)
 
-    def _guarded(self, work: Any) -> Any:
+    def _translating_errors(self, work: Callable[[], T]) -> T:
         asked = time.monotonic()
         try:
             return work()
@@ -156,25 +158,25 @@ class BorrowedAiosqlite(Borrowed):
 
     def check(self) -> None:
         """As for sqlite3, whose attributes can be read in any thread."""
-        self._beneath().check()
+        self._sqlite3().check()
 
     def failed(self) -> bool:
         """Closed, or as for sqlite3."""
         connection: Any = self._connection
-        return connection._connection is None or self._beneath().failed()  # noqa: SLF001
+        return connection._connection is None or self._sqlite3().failed()  # noqa: SLF001
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in one hop to the connection's thread."""
-        beneath, context = self._beneath(), copy_context()
+        borrowed_sqlite3, context = self._sqlite3(), copy_context()
         # aiosqlite has a public way to send a statement there, but none to send a function.
         result: T = await self._connection._execute(  # noqa: SLF001
-            lambda: context.run(lambda: beneath.transact(build, write=write))
+            lambda: context.run(lambda: borrowed_sqlite3.transact(build, write=write))
         )
         return result
 
-    def _beneath(self) -> BorrowedSqlite:
+    def _sqlite3(self) -> BorrowedSqlite:
         try:
-            beneath = self._connection._conn  # noqa: SLF001
+            connection = self._connection._conn  # noqa: SLF001
         except ValueError as error:  # not yet awaited, or closed
             raise borrowed.closed(self.connection) from error
-        return BorrowedSqlite(beneath, self.database, lent=self.connection)
+        return BorrowedSqlite(connection, self.database, lent=self.connection)

@@ -27,13 +27,13 @@ from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
-from onefold.databases.postgres.errors import translated, verdict
+from onefold.databases.postgres.errors import classify, translated
 from onefold.databases.postgres.notify import PostgresBell, SilentBell
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
     AsyncPool,
     Pool,
-    Process,
+    ProcessState,
     is_full,
     open_in_this_loop,
 )
@@ -129,7 +129,7 @@ _TCP: Final = {
 }
 """A dead network is noticed in half a minute, well within a lease."""
 
-_graveyard: list[object] = []
+_inherited_by_fork: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
 
 
@@ -157,14 +157,15 @@ class PostgresDatabase:
         self.clock = clock
         self._shards = shards
         self._prepares = prepared_statements
-        self._is_pooled = False
+        self._behind_pooler = False
         self.busy_timeout = busy_timeout
         self._effort = partial(Effort, self.label, busy_timeout, self.busy)
-        self._state = Process()
+        self._state = ProcessState()
         self._closed = False
         self.name: str = ""
         """The database's own name; read with its identity."""
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
+        """The callers' connections that were found to be to this database."""
 
     @property
     def database(self) -> Self:
@@ -194,7 +195,7 @@ class PostgresDatabase:
             pool, connection = self.get_connection()
             attempt = PostgresTransaction(connection, self.clock, effort, write=write)
             try:
-                sql = self._resend if effort.resends else self._own
+                sql = self._sql_retry if effort.resends else self._sql_first_try
                 return run(attempt.run(build, sql), called)
             except BaseException as error:
                 with suppress(psycopg.Error):
@@ -225,7 +226,7 @@ class PostgresDatabase:
             pool, connection = await self.aget_connection()
             attempt = PostgresTransaction(connection, self.clock, effort, write=write)
             try:
-                sql = self._resend if effort.resends else self._own
+                sql = self._sql_retry if effort.resends else self._sql_first_try
                 return await run_async(attempt.run(build, sql), awaited)
             except Exception as error:
                 with suppress(psycopg.Error):
@@ -318,12 +319,12 @@ class PostgresDatabase:
             waited=waited,
         )
 
-    def _current(self) -> Process:
+    def _current(self) -> ProcessState:
         if self._closed:
             raise Closed
         if self._state.pid != os.getpid():
-            _graveyard.append(self._state)
-            self._state = Process()
+            _inherited_by_fork.append(self._state)
+            self._state = ProcessState()
         return self._state
 
     def _open_pool(self) -> Pool:
@@ -351,7 +352,7 @@ class PostgresDatabase:
         A pooler shares one session among clients: we would run a statement that another client has
         prepared under the same name.
         """
-        prepares = not self._is_pooled if self._prepares is None else self._prepares
+        prepares = not self._behind_pooler if self._prepares is None else self._prepares
         return 5 if prepares else None
 
     def _pool_settings(self) -> dict[str, Any]:
@@ -415,7 +416,7 @@ class PostgresDatabase:
         return state.identity
 
     @contextmanager
-    def _opening(self, state: Process, asked: float) -> Generator[None]:
+    def _opening(self, state: ProcessState, asked: float) -> Generator[None]:
         with state.outcome(asked), self._translating(self.busy(self.busy_timeout)):
             yield
 
@@ -423,18 +424,18 @@ class PostgresDatabase:
         cursor = connection.cursor()
         yield cursor.execute, _SESSION
         ((session,),) = yield (cursor.fetchall,)
-        self._is_pooled = session != connection.info.backend_pid
+        self._behind_pooler = session != connection.info.backend_pid
         return (yield from execute(cursor, self.sql("read_identity"), self.clock))
 
     async def abell(self) -> PostgresBell | SilentBell:
         """Notifies a worker when jobs were stored."""
         await self.aidentity()
-        if self._is_pooled or not self.sql.notifies:
+        if self._behind_pooler or not self.sql.notifies:
             return SilentBell()
         return PostgresBell(self._aconnect, self.schema)
 
-    def _accept(self, state: Process, rows: Rows) -> None:
-        identity = self.known(rows)
+    def _accept(self, state: ProcessState, rows: Rows) -> None:
+        identity = self.identity_from(rows)
         identity.refuse_other_shards(self._shards, self.label)
         self._set_shards(identity.shards)
         self.name = rows[0][1]
@@ -442,11 +443,11 @@ class PostgresDatabase:
 
     def _set_shards(self, shards: int) -> None:
         self.sql: Sql = self._sql_of(shards=shards)
-        self._own = self._sql_of(shards=shards, restarts=True)
-        """For transactions of our own, which can be begun anew."""
-        self._resend = self._sql_of(shards=shards, restarts=True, resends=True)
+        self._sql_first_try = self._sql_of(shards=shards, restarts=True)
+        """For the first try of a transaction of our own, which can be restarted."""
+        self._sql_retry = self._sql_of(shards=shards, restarts=True, resends=True)
 
-    def known(self, rows: Rows) -> Identity:
+    def identity_from(self, rows: Rows) -> Identity:
         """The identity in a row of read_identity; raises if it is missing or too old."""
         text = rows[0][0]
         identity = read_identity(text, "postgres", self.label) if text else Identity("")
@@ -467,8 +468,11 @@ class PostgresDatabase:
                 migrations = self._migrate()
             except psycopg.Error as error:
                 waited = timedelta(seconds=time.monotonic() - started)
-                meaning = verdict(error, connection_lost=False)
-                if meaning not in {"again", "waited"} or waited >= MIGRATION_PATIENCE:
+                error_class = classify(error, connection_lost=False)
+                if (
+                    error_class not in {"serialization", "lock_timeout"}
+                    or waited >= MIGRATION_PATIENCE
+                ):
                     raise_translated(translated(error, self.label, _in_use(waited)), error)
             else:
                 self._current().identity = None
@@ -510,14 +514,14 @@ class PostgresDatabase:
             await pool.close()
         await asyncio.to_thread(self.close)
 
-    def _end(self) -> Process:
+    def _end(self) -> ProcessState:
         """Reject all further calls."""
         state = self._state if self._closed else self._current()
         self._closed = True
         return state
 
     @contextmanager
-    def own(self) -> Generator[Session]:
+    def handler_transaction(self) -> Generator[Session]:
         """A connection of ours, in a transaction for a handler."""
         self.identity()
         effort = self._effort()
@@ -537,8 +541,8 @@ class PostgresDatabase:
             yield connection
 
     @asynccontextmanager
-    async def aown(self) -> AsyncGenerator[AsyncSession]:
-        """`own`, awaited."""
+    async def ahandler_transaction(self) -> AsyncGenerator[AsyncSession]:
+        """`handler_transaction`, awaited."""
         await self.aidentity()
         effort = self._effort()
         async with AsyncExitStack() as ending:

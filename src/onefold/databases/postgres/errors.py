@@ -12,26 +12,27 @@ from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConfl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ErrorClass: TypeAlias = Literal["again", "waited", "stored", "lost", "final"]
+ErrorClass: TypeAlias = Literal[
+    "serialization", "lock_timeout", "duplicate_id", "connection_lost", "other"
+]
 
 SERIALIZATION: Final = {"40001", "40P01"}
 UNIQUE_VIOLATION: Final = "23505"
 INTERNAL_ERROR: Final = "XX000"
 # A lock timeout, and a statement timeout of the server or of the user.
-WAITED: Final = {"55P03", "57014"}
+LOCK_TIMEOUT: Final = {"55P03", "57014"}
 
 # Connection exceptions, operator intervention, and a server that is starting or full.
-_LOST_CLASSES: Final = ("08", "57P")
+_CONNECTION_CLASSES: Final = ("08", "57P")
 # Errors of asyncpg about a connection that is closed or is just being closed.
-_DYING: Final = {("asyncpg", "InterfaceError"), ("asyncpg", "InternalClientError")}
-_ANOTHER_SESSION: Final = (
-    "a prepared statement was not found where it was made: a pooler such as PgBouncer hands the"
-    " same session to many. Say Onefold(…, prepared_statements=False). Nothing of this call was"
-    " stored."
+_CLOSED_CONNECTION: Final = {("asyncpg", "InterfaceError"), ("asyncpg", "InternalClientError")}
+_PREPARED_ELSEWHERE: Final = (
+    "a pooler such as PgBouncer shares sessions between clients, so prepared statements fail. Set"
+    " prepared_statements=False. Nothing of this call was stored."
 )
 _SENTENCES: Final = {
-    "26000": _ANOTHER_SESSION,
-    "42P05": _ANOTHER_SESSION,
+    "26000": _PREPARED_ELSEWHERE,
+    "42P05": _PREPARED_ELSEWHERE,
     "53100": "the disk is full. Make room; nothing of this call was stored.",
     "53200": "the server is out of memory.",
     "53300": (
@@ -65,7 +66,7 @@ _REFUSALS: Final = (
 )
 
 # Citus stores a batch by COPY, and reports a node's error without its SQLSTATE.
-_COPIED: Final = (
+_CITUS_MESSAGES: Final = (
     (re.compile(r"duplicate key value violates unique constraint"), UNIQUE_VIOLATION),
     (re.compile(r"canceling statement due to lock timeout"), "55P03"),
     (re.compile(r"canceling statement due to statement timeout"), "57014"),
@@ -75,13 +76,13 @@ _COPIED: Final = (
 
 def sqlstate(error: BaseException) -> str:
     """The SQLSTATE of an error of psycopg or asyncpg; empty if there is none."""
-    error = _told(error)
+    error = _server_error(error)
     state: str = getattr(error, "sqlstate", None) or ""
     if state == "08P01" and str(error).startswith("bind message supplies"):
         # A prepared statement of this name exists, with another text: of another client.
         return "26000"
     if state == INTERNAL_ERROR:
-        return _by_sentence(str(error), _COPIED) or state
+        return _by_sentence(str(error), _CITUS_MESSAGES) or state
     if not state and "FATAL:" in (message := str(error)):
         return _by_sentence(message, _REFUSALS)
     return state
@@ -91,25 +92,25 @@ def _by_sentence(message: str, known: Sequence[tuple[re.Pattern[str], str]]) -> 
     return next((state for sentence, state in known if sentence.search(message)), "")
 
 
-def _told(error: BaseException) -> BaseException:
+def _server_error(error: BaseException) -> BaseException:
     """The server's error: psycopg's pipeline may raise its own error over it."""
-    said = error.__context__
+    context = error.__context__
     hidden = isinstance(error, psycopg.OperationalError) and not error.sqlstate
-    return said if hidden and isinstance(said, psycopg.Error) and said.sqlstate else error
+    return context if hidden and isinstance(context, psycopg.Error) and context.sqlstate else error
 
 
-def verdict(error: BaseException, *, connection_lost: bool) -> ErrorClass:
-    """What to do after a failed transaction of ours: retry, wait, reconnect, or raise."""
+def classify(error: BaseException, *, connection_lost: bool) -> ErrorClass:
+    """The class of an error, which decides about a retry of our transaction."""
     state = sqlstate(error)
     if state in SERIALIZATION:
-        return "again"
-    if state in WAITED:
-        return "waited"
+        return "serialization"
+    if state in LOCK_TIMEOUT:
+        return "lock_timeout"
     if state == UNIQUE_VIOLATION:
-        return "stored"
-    if state.startswith(_LOST_CLASSES) or (not state and connection_lost):
-        return "lost"
-    return "final"
+        return "duplicate_id"
+    if state.startswith(_CONNECTION_CLASSES) or (not state and connection_lost):
+        return "connection_lost"
+    return "other"
 
 
 def is_lost(error: BaseException) -> bool:
@@ -119,19 +120,19 @@ def is_lost(error: BaseException) -> bool:
         # A subclass is an error of psycopg's pool, which gave no connection.
         kind is psycopg.OperationalError
         or isinstance(error, ConnectionResetError)
-        or (kind.__module__.partition(".")[0], kind.__name__) in _DYING
+        or (kind.__module__.partition(".")[0], kind.__name__) in _CLOSED_CONNECTION
         or getattr(error, "connection_invalidated", False)  # SQLAlchemy
     )
-    return verdict(error, connection_lost=lost) == "lost"
+    return classify(error, connection_lost=lost) == "connection_lost"
 
 
 def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseException:
     """The error to raise instead; the same one if it is our own bug."""
-    error = _told(error)
+    error = _server_error(error)
     state = sqlstate(error)
     if state in SERIALIZATION:
         return SerializationConflict(str(error).partition("\n")[0])
-    if state in WAITED:
+    if state in LOCK_TIMEOUT:
         return busy
     if state == "08P01" and "query_wait_timeout" in str(error):
         return DatabaseBusy(
@@ -143,7 +144,7 @@ def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseExce
     if state in _SENTENCES:
         return DatabaseUnavailable(label, _SENTENCES[state])
     unreachable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    if state.startswith(_LOST_CLASSES) or (unreachable and not state):
+    if state.startswith(_CONNECTION_CLASSES) or (unreachable and not state):
         reason = " ".join(str(error).split())
         return DatabaseUnavailable(
             label, f"the server cannot be reached ({reason}). Is it running, and is the URL right?"

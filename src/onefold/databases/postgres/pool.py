@@ -37,7 +37,7 @@ def is_full(pool: Pool | AsyncPool) -> bool:
     return pool.get_stats()["pool_size"] >= CONNECTIONS
 
 
-class Process:
+class ProcessState:
     """The pools of one process: one for threads, one for each event loop."""
 
     def __init__(self) -> None:
@@ -94,11 +94,13 @@ async def open_in_this_loop(url: str, **settings: Any) -> AsyncPool:
     others = asyncio.all_tasks()
     await pool.open()
     # This task waits for those of the pool, which keep a reference to it.
-    asyncio.create_task(_see_off(asyncio.all_tasks() - others), name="onefold-see-off")  # noqa: RUF006
+    asyncio.create_task(  # noqa: RUF006
+        _cancel_until_ended(asyncio.all_tasks() - others), name="onefold-cancel-until-ended"
+    )
     return pool
 
 
-async def _see_off(tasks: set[asyncio.Task[Any]]) -> None:
+async def _cancel_until_ended(tasks: set[asyncio.Task[Any]]) -> None:
     """Wait until the tasks have ended; if cancelled, cancel them until they have."""
     try:
         await asyncio.wait(tasks)

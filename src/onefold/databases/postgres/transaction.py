@@ -25,7 +25,7 @@ from psycopg.rows import TupleRow
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
-from onefold.databases.postgres.errors import translated, verdict
+from onefold.databases.postgres.errors import classify, translated
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
 from onefold.operations.statement import Rows, array_literal, compiled
 from onefold.operations.unique_keys import Restart
@@ -173,13 +173,13 @@ class Effort:
                     " yet. Whether it was stored is not known.",
                 )
             return self._next_pause()
-        meaning = verdict(error, connection_lost=connection_lost)
-        if meaning == "waited" and not self.patient:
+        error_class = classify(error, connection_lost=connection_lost)
+        if error_class == "lock_timeout" and not self.patient:
             raise KeyHeld from error
-        if is_over or meaning == "final" or (meaning == "stored" and self.resends):
+        if is_over or error_class == "other" or (error_class == "duplicate_id" and self.resends):
             raise_translated(translated(error, self._label, self._busy(waited)), error)
-        self.resends = self.resends or meaning in {"stored", "lost"}
-        return 0.0 if meaning in {"waited", "stored"} else self._next_pause()
+        self.resends = self.resends or error_class in {"duplicate_id", "connection_lost"}
+        return 0.0 if error_class in {"lock_timeout", "duplicate_id"} else self._next_pause()
 
     def _next_pause(self) -> float:
         self._tries += 1

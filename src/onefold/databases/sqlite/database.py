@@ -23,7 +23,13 @@ from weakref import ref
 
 from onefold.databases import raise_translated
 from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
-from onefold.databases.sqlite.handler_transaction import AsyncSqlite, Shelf, aown, own, put_away
+from onefold.databases.sqlite.handler_transaction import (
+    AsyncSqlite,
+    Shelf,
+    aopen_transaction,
+    open_transaction,
+    put_away,
+)
 from onefold.databases.sqlite.notify import SqliteBell
 from onefold.databases.sqlite.writer import POLL, SqliteWriter, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
@@ -46,7 +52,7 @@ THREADS: Final = 8
 OLDEST: Final = (3, 35, 0)
 """The first version with RETURNING."""
 
-_graveyard: list[object] = []
+_inherited_by_fork: list[object] = []
 """Connections of the parent process. SQLite forbids to close them in a forked child."""
 
 
@@ -179,7 +185,7 @@ class SqliteDatabase:
         if self._closed:
             raise Closed
         if self._state.pid != os.getpid():
-            _graveyard.append(self._state)
+            _inherited_by_fork.append(self._state)
             self._state = _State(self)
         return self._state
 
@@ -305,13 +311,13 @@ class SqliteDatabase:
             connection.create_function("onefold_lent", 0, token)
         _lent[id(connection)] = _Lent(ref(token), threading.get_ident(), self.path)
 
-    def own(self) -> AbstractContextManager[sqlite3.Connection]:
+    def handler_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection of ours with the write lock, in a transaction for a handler."""
-        return own(self, self._current().shelf)
+        return open_transaction(self, self._current().shelf)
 
-    def aown(self) -> AbstractAsyncContextManager[AsyncSqlite]:
-        """`own`, awaited."""
-        return aown(self, self._current().async_shelf)
+    def ahandler_transaction(self) -> AbstractAsyncContextManager[AsyncSqlite]:
+        """`handler_transaction`, awaited."""
+        return aopen_transaction(self, self._current().async_shelf)
 
     def close(self) -> None:
         """Close this process' connections and threads."""

@@ -91,7 +91,7 @@ def _tidy(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def own(
+def open_transaction(
     database: SqliteDatabase, shelf: Shelf[sqlite3.Connection]
 ) -> Generator[sqlite3.Connection]:
     """A connection of ours with the write lock, for one transaction."""
@@ -268,8 +268,10 @@ def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
 
 
 @asynccontextmanager
-async def aown(database: SqliteDatabase, shelf: Shelf[AsyncSqlite]) -> AsyncGenerator[AsyncSqlite]:
-    """`own`, awaited."""
+async def aopen_transaction(
+    database: SqliteDatabase, shelf: Shelf[AsyncSqlite]
+) -> AsyncGenerator[AsyncSqlite]:
+    """`open_transaction`, awaited."""
     connection = shelf.take() or AsyncSqlite(database)
     try:
         await connection.begin()
