@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from onefold.app.outside_transaction import warn_if_inside
 from onefold.databases.batching import Item
+from onefold.databases.handler_transaction import innermost
 from onefold.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout, WrongState
 from onefold.jobs.enqueue_options import EMPTY, CallOptions, EnqueueOptions
 from onefold.model import checks
@@ -62,28 +63,33 @@ class JobCalls:
         The field `duplicate` of the result says which. Within a caller's transaction, with the
         default `on_duplicate="keep"`, the other job may already have run when you commit.
         """
-        warn_if_inside(self.context, kind)
+        # For speed: most calls are not inside of a transaction of ours.
+        if innermost.get() is not None:
+            warn_if_inside(self.context, kind)
         return self.context.runtime.run(enqueue_kind(self.context, kind, payload, options))
 
     async def aenqueue(
         self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """`enqueue`, awaited."""
-        warn_if_inside(self.context, kind)
+        if innermost.get() is not None:
+            warn_if_inside(self.context, kind)
         return await self.context.runtime.arun(enqueue_kind(self.context, kind, payload, options))
 
     def enqueue_many(
         self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
     ) -> EnqueuedMany:
         """Store many jobs, all or none; the results are in the order of the jobs."""
-        warn_if_inside(self.context)
+        if innermost.get() is not None:
+            warn_if_inside(self.context)
         return self.context.runtime.run(self._enqueue_many(new_jobs, options))
 
     async def aenqueue_many(
         self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
     ) -> EnqueuedMany:
         """`enqueue_many`, awaited."""
-        warn_if_inside(self.context)
+        if innermost.get() is not None:
+            warn_if_inside(self.context)
         return await self.context.runtime.arun(self._enqueue_many(new_jobs, options))
 
     def _enqueue_many(
