@@ -66,7 +66,9 @@ class DeliveredStep:
 
     def __init__(self, step: RemoteStep, job: Job, rows: list[StepRow]) -> None:
         """`rows` are the stored steps of the job."""
-        backend = JobSteps(Delivery(job.id, step.fence), job.tenant, job.generation)
+        backend = JobSteps(
+            Delivery(job.id, step.fence), job.tenant, job.generation, only_running=True
+        )
         stored = {row.key: row for row in backend.adopt(rows)}
         self.name: StepName = step_name(
             step.name, key=step.key, occurrence=step.occurrence, generation=job.generation

@@ -53,6 +53,11 @@ class StepBackend(Protocol):
         """Steps of other generations are ignored."""
         ...
 
+    @property
+    def compares(self) -> bool:
+        """True if a begin fails when the step has changed since it was read."""
+        ...
+
     def read(self) -> Procedure[list[StepRow]]:
         """The steps that earlier attempts have stored."""
         ...
@@ -80,6 +85,8 @@ class StepBackend(Protocol):
 
 class DatabaseSteps(ABC):
     """Steps in the database. It is a `StepBackend`."""
+
+    compares: bool = True
 
     def __init__(self, *, fence: int, generation: int, is_new: bool) -> None:
         """`is_new` if no earlier attempt can have stored steps."""
@@ -186,15 +193,21 @@ class DatabaseSteps(ABC):
 class JobSteps(DatabaseSteps):
     """The steps of a job, for one delivery of it."""
 
-    def __init__(self, delivery: Delivery, tenant: str, generation: int) -> None:
+    def __init__(
+        self, delivery: Delivery, tenant: str, generation: int, *, only_running: bool = False
+    ) -> None:
+        """`only_running`: after the end of the delivery, no end of a step is stored."""
         # No steps can be stored before the first delivery.
         super().__init__(fence=delivery.fence, generation=generation, is_new=delivery.fence <= 1)
         self._delivery = delivery
         self._tenant = tenant
+        self._only_running = only_running
 
     def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
         """Write a step; `LeaseLost` if another delivery has the job."""
-        return steps.write(sql, self._delivery, self._tenant, wanted)
+        return steps.write(
+            sql, self._delivery, self._tenant, wanted, only_running=self._only_running
+        )
 
     def find(self, sql: Sql, *, key: str | None = None) -> Operation[list[StepRow]]:
         """All steps of the job, or the one with this key."""
@@ -239,7 +252,8 @@ class ClaimSteps(DatabaseSteps):
     def adopt(self, found: list[StepRow]) -> list[StepRow]:
         """The rows of this generation, whose order is continued."""
         mine = super().adopt(found)
-        self._stored = {row.key: row for row in mine}
+        # Another task may have read them before, and written one since.
+        self._stored = {row.key: row for row in mine} | self._stored
         return mine
 
     def _wanted(

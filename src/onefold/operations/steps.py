@@ -3,7 +3,8 @@
 1. Every write names the fence of its delivery (or the owner and fence of its claim), and counts
    only while that is current. A step needs no lease of its own.
 2. A step begins only while its job is running. Its end is stored even if the job was cancelled or
-   given up meanwhile, as long as no other worker has taken the job.
+   given up meanwhile, as long as no other worker has taken the job. Only the end of a step that a
+   handler elsewhere reports is rejected then (`only_running`).
 3. The row of a step is locked after the row of its job or claim.
 4. The steps of a claim are stored under a scope that all attempts with the key share. The
    generation tells them apart: `resume` keeps the id of the claim, `rerun` makes a new one.
@@ -76,7 +77,9 @@ class StepWrite(msgspec.Struct, frozen=True):
         )
 
 
-def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Operation[StepRow]:
+def write(
+    sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite, *, only_running: bool = False
+) -> Operation[StepRow]:
     """Write a step; returns it as stored, which may be another attempt's row.
 
     `LeaseLost` if the delivery no longer has the job.
@@ -87,7 +90,7 @@ def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Opera
         shard=shard_of(delivery.id, sql.shards),
         job=delivery.id,
         fence=delivery.fence,
-        running=wanted.begins,
+        running=only_running or wanted.begins,
         key=wanted.key,
         owner=wanted.owner,
         **wanted.columns,

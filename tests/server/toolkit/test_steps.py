@@ -6,6 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from onefold import LeaseLost
+from onefold.effects import delivered_steps
+from onefold.effects.delivered_steps import RemoteStep
 from onefold.model.job import Job
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
@@ -145,6 +148,45 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
     assert resent.json == lost.json
     states = {step.label: step.state for step in await api.onefold.deliveries.asteps(job.id)}
     assert states == {"charge": "retrying", "told": "finished", "lost": "unknown"}
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "completed", "queued again", "taken over"])
+@pytest.mark.parametrize("action", ["begin", "finish", "fail", "finish at once"])
+async def test_a_delivery_that_ends_between_the_read_and_the_write_of_a_step_writes_nothing(
+    api: Api, clock: Clock, ends: str, action: str
+) -> None:
+    job, attempt = await delivered(api), str(uuid4())
+    runtime = api.onefold.context.runtime
+    if action in ("finish", "fail"):
+        await put(api, job, "begin", attempt=attempt)
+    before = await api.onefold.deliveries.asteps(job.id)
+    step = await runtime.arun(
+        delivered_steps.find(
+            RemoteStep(
+                tenant=job.tenant, job_id=job.id, fence=job.fence, name="charge", attempt=attempt
+            )
+        )
+    )
+    if ends == "cancelled":
+        await api.onefold.acancel(job.id)
+    elif ends == "completed":
+        await api.onefold.deliveries.afinish([job])
+    elif ends == "queued again":
+        await api.onefold.deliveries.aretry([job], after=MINUTE)
+    else:
+        await again(api, clock)
+
+    procedure: Any = step.begin(takeover="rerun")
+    if action.startswith("finish"):
+        procedure = step.finish(1)
+    elif action == "fail":
+        procedure = step.fail(FAILURE, final=True, unknown=None)
+    with pytest.raises(LeaseLost):
+        await runtime.arun(procedure)
+
+    after = await api.onefold.deliveries.asteps(job.id)
+    assert [(one.label, one.result) for one in after] == [(one.label, None) for one in before]
+    assert all(one.state in ("running", "retrying") for one in after)
 
 
 async def test_changed_arguments_are_refused(api: Api) -> None:
