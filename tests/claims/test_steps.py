@@ -177,6 +177,25 @@ async def test_a_step_that_somebody_else_is_at_is_busy(requests: Requests) -> No
     await first.using(key="o-7").step("charge", charge)
 
 
+async def test_steps_that_another_task_reads_late_do_not_hide_one_that_has_begun(
+    requests: Requests,
+) -> None:
+    """Two tasks begin at once: both read, and the first has begun its step before the second."""
+    await requests.attempt().step("first", Effect())
+    second = requests.vanish()
+    runtime = requests.onefold.context.runtime
+    late = second.target._log.backend.read()
+    found = runtime.perform(next(late))
+
+    def charge() -> int:
+        with pytest.raises(StopIteration):
+            late.send(found)
+        return 7
+
+    assert await second.using(unsafe=True, key="o-7").step("charge", charge) == 7
+    assert sorted(requests.labels()) == ["charge[o-7]", "first#1"]
+
+
 async def test_a_step_is_tried_again_in_place_and_its_failure_is_remembered(
     requests: Requests,
 ) -> None:

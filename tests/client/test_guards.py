@@ -320,7 +320,10 @@ class Paying:
         return asyncio.run(use())
 
     def verify(self, bank: Bank) -> Any:
-        return bank.find if self._colour == "sync" else bank.afind
+        return self.either(bank.find, bank.afind)
+
+    def either(self, plain: Any, awaited: Any) -> Any:
+        return plain if self._colour == "sync" else awaited
 
     def again(self) -> None:
         self.stage.onefold.deliveries.retry([self.job], after=timedelta(0))
@@ -374,6 +377,29 @@ def test_a_step_that_was_not_done_is_done_again(paying: Paying) -> None:
         paying.pay(Bank(error=ConnectionRefusedError), not_done=ConnectionRefusedError)
     (step,) = paying.stage.onefold.deliveries.steps(paying.job.id)
     assert (bank.calls, len(bank.asked), step.attempts) == (2, 3, 4)
+
+
+def test_while_one_try_finds_out_another_one_is_busy(paying: Paying) -> None:
+    """Otherwise both could find that nothing was paid, and pay one after the other."""
+    bank, other = Bank(), Bank(NotDone())
+    with pytest.raises(OutcomeUnknown):
+        paying.pay(bank)
+    paying.again()
+
+    def find(key: str) -> NotDone:
+        with Client(paying.stage.url) as client:
+            steps = client.steps(paying.job.id, fence=paying.job.fence)
+            with pytest.raises(Busy):
+                steps.using(unsafe=True, verify=other.find).step("pay", other.pay)
+        return NotDone()
+
+    async def afind(key: str) -> NotDone:
+        return await asyncio.to_thread(find, key)
+
+    second = Bank(error=NotDone)
+    with pytest.raises(NotDone):
+        paying.pay(second, verify=paying.either(find, afind))
+    assert (second.calls, other.calls, other.asked) == (1, 0, [])
 
 
 def test_a_verify_that_answers_something_else_is_refused(paying: Paying) -> None:

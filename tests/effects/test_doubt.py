@@ -299,6 +299,29 @@ async def test_an_unknown_step_shows_why_and_an_operator_settles_it(
     assert await deliveries.take().using(unsafe=True).step("pay", bank.pay) == "receipt"
 
 
+async def test_what_verify_finds_does_not_count_for_a_later_try(
+    deliveries: Deliveries, colour: Colour
+) -> None:
+    """Another task of the run has paid since, and lost the answer: nothing is paid again."""
+    bank = Bank()
+    run = deliveries.first()
+    with pytest.raises(OutcomeUnknown):
+        await run.using(unsafe=True, key="o-7").step("pay", bank.pay, 7)
+    run = deliveries.again(run)
+    found: list[Any] = [NotDone(), None]
+
+    def find(key: str) -> NotDone:
+        other = run.target.using(unsafe=True, key="o-7", verify=lambda _: found.pop(0))
+        with pytest.raises(OutcomeUnknown):
+            other.step("pay", bank.pay, 7)
+        return NotDone()
+
+    verify = coroutine_function(find) if colour == "async" else find
+    with pytest.raises(OutcomeUnknown):
+        await run.using(unsafe=True, key="o-7", verify=verify).step("pay", bank.pay, 7)
+    assert (bank.calls, found) == ([7, 7], [])
+
+
 async def test_a_handler_that_catches_it_and_asks_again_is_told_the_same(
     deliveries: Deliveries,
 ) -> None:

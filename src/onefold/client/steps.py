@@ -10,10 +10,10 @@ from onefold.client.connection import Connection, decode
 from onefold.client.requests import path, wire_body
 from onefold.effects.step_log import StepLog
 from onefold.effects.steps import RemoteStepOptions, StepRunner, check_step_options
-from onefold.errors import InvalidInput, OutcomeUnknown
+from onefold.errors import InvalidInput
 from onefold.model.claim import Holding
 from onefold.model.json_text import encode_payload
-from onefold.model.step import Failure, Notes, Step, StepName, StepReply, StepRow
+from onefold.model.step import Failure, Notes, StepName, StepReply, StepRow
 from onefold.operations.steps import StepWrite
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class HttpSteps:
 
     generation: int = 0
     """The server knows the generation of the job."""
+    compares: bool = False
+    """The client has not read the step that an earlier try has stored."""
 
     def __init__(self, connection: Connection, job_id: str, fence: int) -> None:
         """`connection` is that of a client."""
@@ -55,12 +57,7 @@ class HttpSteps:
         """Begin a step, or receive its result. A repeated request is recognised by `owner`."""
         del seen
         members = {"unsafe": request.is_unsafe or None, "verified": verified or None}
-        try:
-            response = yield from self._put(request, owner, "begin", **members)
-        except OutcomeUnknown:
-            yield from self._read_key(request.name)
-            raise
-        reply = decode(response, StepReply)
+        reply = decode((yield from self._put(request, owner, "begin", **members)), StepReply)
         if reply.is_finished:
             value = encode_payload(reply.result)
             return self._row(
@@ -95,14 +92,6 @@ class HttpSteps:
     def third_party_key(self, name: StepName) -> str:
         """The key of a step for a third party: the same in each attempt."""
         return self._third_party_keys[name.text]
-
-    def _read_key(self, name: StepName) -> Procedure[None]:
-        """The key contains the generation of the job, which the stored step has."""
-        query = {"key": name.key, "occurrence": None if name.key else name.occurrence}
-        place = path("jobs", self._job_id, "steps", name.name)
-        step = decode((yield from self._connection.get(place, query)), Step)
-        stored = msgspec.structs.replace(name, generation=step.generation)
-        self._third_party_keys[name.text] = stored.key_of_job(self._job_id)
 
     def _put(
         self, request: StepRequest, owner: str, action: str, **members: Any

@@ -189,7 +189,9 @@ class Run(Stepping):
 
     def end_completing(self, *, completed: bool) -> None:
         """Called after the transaction was committed, or failed."""
-        self._completing, self._completed = False, completed
+        # In this order: a heartbeat in another thread may find in between that the lease is over.
+        self._completed = completed
+        self._completing = False
 
     @overload
     def once(

@@ -110,6 +110,8 @@ class StepLog:
             row = yield from self.kept(self.backend.begin(request, owner, row, verified=verified))
             if row.owner == owner or row.is_settled:
                 return row
+            # `verify` was called for an earlier try.
+            verified = False
 
     def finish(self, request: StepRequest, row: StepRow, value: str) -> Procedure[StepRow]:
         """Store the final result of a step, which is JSON text."""

@@ -364,15 +364,30 @@ class StepAttempt:
         verify = self._options.get("verify")
         if verify is None:
             raise OutcomeUnknown(key=self._label)
-        key = self.log.backend.third_party_key(self.request.name)
-        found = yield from ask(verify, key, label=self._label)
-        if found is None:
-            raise OutcomeUnknown(key=self._label, verifiable=True)
-        value = encoded(found.result) if isinstance(found, Done) else None
+        if self._is_begun or self.log.backend.compares:
+            value = yield from self._verify(verify)
+        else:
+            # First, so that no other try begins meanwhile: `verify` does not know of it.
+            yield from self._begin(verified=True)
+            if self.is_over():
+                return
+            try:
+                value = yield from self._verify(verify)
+            except Exception as error:
+                yield from self._give_up(error, Holding.HELD)
+                raise
         if not self._is_begun:
             yield from self._begin(verified=True)
         if value is not None:
             yield from self._finish(value)
+
+    def _verify(self, verify: Verify) -> Procedure[str | None]:
+        """The result of what was done, which is JSON text; None if it was not done."""
+        key = self.log.backend.third_party_key(self.request.name)
+        found = yield from ask(verify, key, label=self._label)
+        if found is None:
+            raise OutcomeUnknown(key=self._label, verifiable=True)
+        return encoded(found.result) if isinstance(found, Done) else None
 
     def done(self, result: Any) -> Procedure[None]:
         """Store the result; a value that cannot be stored raises before the step counts as done."""
