@@ -126,10 +126,10 @@ def test_an_opened_queue_rings_and_one_that_was_open_does_not(
         onefold.queues.hold("mail", after=HOUR, why="circuit")
         assert bell.heard() == []
 
-        assert not onefold.queues.open("mail")
+        assert not onefold.queues.end_hold("mail")
         assert bell.heard() == []
-        assert onefold.queues.open("mail", force=True)
+        assert onefold.queues.end_hold("mail", force=True)
         assert bell.heard() == ["mail"]
         onefold.queues.count_failure("mail")
-        assert onefold.queues.open("mail")
+        assert onefold.queues.end_hold("mail")
         assert bell.heard() == []

@@ -93,7 +93,7 @@ def test_one_word_counts_of_those_that_come_at_once(raced: Place, crew: Crew) ->
             held = {queue.name: queue.held_until for queue in onefold.queues.find()}.get("mine")
             # The hold is the defer's, and was written with it or not at all.
             assert (held is not None) == (ended.state == "scheduled")
-            onefold.queues.open("mine", force=True)
+            onefold.queues.end_hold("mine", force=True)
             onefold.delete(job_id)
 
 
@@ -105,7 +105,7 @@ def hold_and_limit(racer: Racer) -> None:
             case 0:
                 onefold.queues.hold("mine", after=HOUR, why="deferred", force=turn % 2 == 0)
             case 1:
-                onefold.queues.open("mine", force=True)
+                onefold.queues.end_hold("mine", force=True)
             case 2:
                 onefold.queues.set_limits("mine", limit=Limit(concurrency=1 + turn))
             case _:

@@ -76,16 +76,16 @@ class TestHolds:
     ) -> None:
         fill(subject, queue, 3)
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        assert not subject.queues.open(queue)
+        assert not subject.queues.end_hold(queue)
         assert subject.take([queue], limit=9) == []
-        assert subject.queues.open(queue, force=True)
+        assert subject.queues.end_hold(queue, force=True)
         assert len(subject.take([queue], limit=9)) == 3
 
     def test_opening_what_is_open_changes_nothing(self, subject: Subject, queue: str) -> None:
-        assert not subject.queues.open(queue, force=True)
+        assert not subject.queues.end_hold(queue, force=True)
         fill(subject, queue, 1)
         subject.queues.pause(queue)
-        assert not subject.queues.open(queue)
+        assert not subject.queues.end_hold(queue)
         assert subject.existing_queue(queue).paused
 
     def test_limits_that_are_set_meanwhile_hold_afterwards(
@@ -95,7 +95,7 @@ class TestHolds:
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.queues.set_limits(queue, limit=Limit(concurrency=2))
         assert subject.take_limited(queue, limit=9).jobs == []
-        subject.queues.open(queue, force=True)
+        subject.queues.end_hold(queue, force=True)
         assert subject.take([queue], limit=9) == []
         assert len(subject.take_limited(queue, limit=9).jobs) == 2
 
@@ -107,7 +107,7 @@ class TestHolds:
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.queues.clear_limits(queue)
         assert subject.take([queue], limit=9) == []
-        subject.queues.open(queue, force=True)
+        subject.queues.end_hold(queue, force=True)
         assert len(subject.take([queue], limit=9)) == 5
 
     @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ class TestHolds:
         fill(subject, queue, 3, "a")
         subject.queues.set_limits(queue, **limits)  # type: ignore[arg-type]
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        subject.queues.open(queue, force=True)
+        subject.queues.end_hold(queue, force=True)
         assert subject.deliveries.look([queue])[0].controlled
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
@@ -134,15 +134,15 @@ class TestHolds:
         fill(subject, queue, 1)
         subject.queues.pause(queue)
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        subject.queues.open(queue, force=True)
+        subject.queues.end_hold(queue, force=True)
         assert subject.take_limited(queue).jobs == []
         subject.queues.resume(queue)
         assert len(subject.take([queue])) == 1
 
     def test_failures_are_counted_in_a_row(self, subject: Subject, queue: str) -> None:
         assert [subject.queues.count_failure(queue) for _ in range(3)] == [1, 2, 3]
-        assert subject.queues.open(queue)
-        assert not subject.queues.open(queue)
+        assert subject.queues.end_hold(queue)
+        assert not subject.queues.end_hold(queue)
         assert subject.queues.count_failure(queue) == 1
 
     def test_a_hold_says_when_it_ends_in_one_way(self, subject: Subject, queue: str) -> None:
@@ -176,7 +176,7 @@ class TestProbes:
         self.held(subject, queue)
         (probe,) = subject.take_limited(queue, limit=9).jobs
         subject.deliveries.finish([probe])
-        assert subject.queues.open(queue)
+        assert subject.queues.end_hold(queue)
         assert len(subject.take([queue], limit=9)) == 8
         assert subject.existing_queue(queue).held_until is None
 
@@ -189,16 +189,16 @@ class TestProbes:
         subject.clock.advance(MINUTE)
         (probe,) = subject.take_limited(queue, limit=9).jobs
         assert subject.deliveries.acknowledge(early.id).status == "accepted"
-        assert not subject.queues.open(queue, by=late)
+        assert not subject.queues.end_hold(queue, by=late)
         assert subject.take_limited(queue, limit=9).jobs == []
-        assert subject.queues.open(queue, by=probe)
+        assert subject.queues.end_hold(queue, by=probe)
         assert len(subject.take([queue], limit=9)) == 6
 
     def test_a_hold_can_be_opened_for_one_reason_alone(self, subject: Subject, queue: str) -> None:
         subject.queues.hold(queue, after=MINUTE, why="deferred")
         subject.clock.advance(MINUTE)
-        assert not subject.queues.open(queue, only="circuit")
-        assert subject.queues.open(queue, only="deferred")
+        assert not subject.queues.end_hold(queue, only="circuit")
+        assert subject.queues.end_hold(queue, only="deferred")
 
     @pytest.mark.parametrize("ending", ["nack", "bury", "defer", "no ack"])
     def test_a_probe_that_is_not_acknowledged_opens_nothing(
@@ -304,7 +304,7 @@ class TestHoldsByAWorker:
         fill(subject, queue, 1)
         job = subject.take_one(queue)
         subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
-        subject.queues.open(queue, force=True)
+        subject.queues.end_hold(queue, force=True)
         again = subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
         assert again.status == "already"
         assert subject.existing_queue(queue).held_until is None

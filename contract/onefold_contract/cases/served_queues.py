@@ -91,7 +91,7 @@ class TestServedQueues:
     def test_a_queue_is_stopped_and_says_why(self, subject: Subject, queue: str) -> None:
         said = QueueSettings(endpoint=ENDPOINT, signing_secret=new_secret(), max_attempts=3)
         subject.queues.save(queue, said)
-        assert subject.queues.stop(queue, endpoint=ENDPOINT, why="gone")
+        assert subject.queues.pause_endpoint(queue, endpoint=ENDPOINT, why="gone")
         found = subject.queues.get(queue)
         assert found is not None
         assert found.paused
@@ -101,9 +101,9 @@ class TestServedQueues:
         subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
         before = subject.queues.get(queue)
         assert before is not None
-        assert not subject.queues.stop(queue, endpoint=f"{ENDPOINT}/old", why="gone")
+        assert not subject.queues.pause_endpoint(queue, endpoint=f"{ENDPOINT}/old", why="gone")
         assert subject.queues.get(queue) == before
-        assert not subject.queues.stop(f"{queue}-none", endpoint=ENDPOINT, why="gone")
+        assert not subject.queues.pause_endpoint(f"{queue}-none", endpoint=ENDPOINT, why="gone")
 
     def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
         first = subject.queues.save(queue, QueueSettings(backoff=Fixed(SECOND)))

@@ -12,8 +12,8 @@ from onefold.model import checks
 from onefold.model.checks import qualified
 from onefold.model.queue import (
     DEFAULTS,
-    HELD_WHYS,
-    HeldWhy,
+    HOLD_REASONS,
+    HoldReason,
     Queue,
     QueueLimits,
     QueuePage,
@@ -343,7 +343,7 @@ class Queues:
         *,
         after: timedelta | None = None,
         until: datetime | None = None,
-        why: HeldWhy,
+        why: HoldReason,
         force: bool = False,
     ) -> datetime:
         """Give no jobs of a queue for some time; returns when the hold ends.
@@ -360,7 +360,7 @@ class Queues:
         *,
         after: timedelta | None = None,
         until: datetime | None = None,
-        why: HeldWhy,
+        why: HoldReason,
         force: bool = False,
     ) -> datetime:
         """`hold`, awaited."""
@@ -372,54 +372,54 @@ class Queues:
         name: str,
         after: timedelta | None,
         until: datetime | None,
-        why: HeldWhy,
+        why: HoldReason,
         *,
         force: bool,
     ) -> Build[int]:
         queue = self._name(name)
         checks.flag(force, "force")
-        if why not in HELD_WHYS:
-            raise InvalidInput("why", f"must be one of {', '.join(HELD_WHYS)}, got {why!r}")
+        if why not in HOLD_REASONS:
+            raise InvalidInput("why", f"must be one of {', '.join(HOLD_REASONS)}, got {why!r}")
         if (after is None) == (until is None):
             raise InvalidInput("until", "or after must be given, and not both")
         delay = None if after is None else span(after, "after")
         moment = None if until is None else to_micros(until, "until")
         return lambda sql: queues.hold(sql, queue, why=why, after=delay, until=moment, force=force)
 
-    def open(
+    def end_hold(
         self,
         name: str,
         *,
         force: bool = False,
         by: Job | None = None,
-        only: HeldWhy | None = None,
+        only: HoldReason | None = None,
     ) -> bool:
         """End the hold of a queue after a successful job, and reset the count of failures.
 
         False if there was nothing to end. Without `force`, a hold stays if it is not over yet, or
         was not over when the job `by` was taken. `only` ends a hold with that reason and no other.
         """
-        return self._context.store.transact(self._opening(name, force=force, by=by, only=only))
+        return self._context.store.transact(self._ending_hold(name, force=force, by=by, only=only))
 
-    async def aopen(
+    async def aend_hold(
         self,
         name: str,
         *,
         force: bool = False,
         by: Job | None = None,
-        only: HeldWhy | None = None,
+        only: HoldReason | None = None,
     ) -> bool:
-        """`open`, awaited."""
-        build = self._opening(name, force=force, by=by, only=only)
+        """`end_hold`, awaited."""
+        build = self._ending_hold(name, force=force, by=by, only=only)
         return await self._context.store.atransact(build)
 
-    def _opening(
-        self, name: str, *, force: bool, by: Job | None, only: HeldWhy | None
+    def _ending_hold(
+        self, name: str, *, force: bool, by: Job | None, only: HoldReason | None
     ) -> Build[bool]:
         queue = self._name(name)
         checks.flag(force, "force")
         taken_at = None if by is None or by.taken_at is None else to_micros(by.taken_at, "by")
-        return lambda sql: queues.open_gate(sql, queue, force=force, taken_at=taken_at, only=only)
+        return lambda sql: queues.end_hold(sql, queue, force=force, taken_at=taken_at, only=only)
 
     def count_failure(self, name: str) -> int:
         """Count a failure of the queue's endpoint; returns how many there are in a row."""
@@ -431,22 +431,22 @@ class Queues:
         queue = self._name(name)
         return await self._context.store.atransact(lambda sql: queues.failed(sql, queue))
 
-    def stop(self, name: str, *, endpoint: str, why: str) -> bool:
+    def pause_endpoint(self, name: str, *, endpoint: str, why: str) -> bool:
         """Pause a queue whose endpoint accepts nothing more, and store the reason.
 
         False if there is no such queue, or if it has another endpoint by now.
         """
-        return self._context.store.transact(self._stopping(name, endpoint, why))
+        return self._context.store.transact(self._pausing_endpoint(name, endpoint, why))
 
-    async def astop(self, name: str, *, endpoint: str, why: str) -> bool:
-        """`stop`, awaited."""
-        return await self._context.store.atransact(self._stopping(name, endpoint, why))
+    async def apause_endpoint(self, name: str, *, endpoint: str, why: str) -> bool:
+        """`pause_endpoint`, awaited."""
+        return await self._context.store.atransact(self._pausing_endpoint(name, endpoint, why))
 
-    def _stopping(self, name: str, endpoint: str, why: str) -> Build[bool]:
+    def _pausing_endpoint(self, name: str, endpoint: str, why: str) -> Build[bool]:
         queue = self._name(name)
         place = checks.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
         reason = checks.text(why, "why", longest=checks.REASON_BYTES)
-        return lambda sql: queues.stop(sql, queue, endpoint=place, why=reason)
+        return lambda sql: queues.pause_endpoint(sql, queue, endpoint=place, why=reason)
 
     def pushed(self) -> list[Queue]:
         """The queues of all tenants that have an endpoint."""

@@ -38,11 +38,11 @@ from onefold.model.wire import Attempts, decoder, encode
 
 Mode: TypeAlias = Literal["standard", "ack"]
 AckTimeoutAction: TypeAlias = Literal["retry", "dead"]
-HeldWhy: TypeAlias = Literal["backpressure", "deferred", "circuit"]
+HoldReason: TypeAlias = Literal["backpressure", "deferred", "circuit"]
 
 MODES: Final = ("standard", "ack")
 ACTIONS: Final = ("retry", "dead")
-HELD_WHYS: Final = ("backpressure", "deferred", "circuit")
+HOLD_REASONS: Final = ("backpressure", "deferred", "circuit")
 
 TIMEOUTS: Final = (timedelta(milliseconds=100), timedelta(minutes=15))
 """The time that a push may take, at least and at most."""
@@ -223,7 +223,7 @@ class Queue(
     """False if an operator has set the limits: then the limits of the code have no effect."""
     held_until: Moment | None = None
     """Until then no job is taken, and afterwards one job at a time until one succeeds."""
-    held_why: HeldWhy | None = None
+    held_why: HoldReason | None = None
     failures: int = 0
     """Failures of the endpoint in a row."""
     counts: QueueCounts | None = None

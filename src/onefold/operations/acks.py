@@ -19,7 +19,7 @@ from onefold.model.timestamps import MICROSECOND
 from onefold.operations import queues
 from onefold.operations.deliveries import Finish, finish
 from onefold.operations.endings import ENDS, Ending, Locked, Move, apply, decide, judge
-from onefold.operations.queues import hold, open_gate
+from onefold.operations.queues import end_hold, hold
 from onefold.operations.statement import by_shard, in_all_shards
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def acknowledge(
     if ended.status == "lost":
         raise WrongState(job_id, state=locked.word, wanted=RUNNING)
     if ended.status == "accepted":
-        yield from open_gate(sql, locked.queue, taken_at=locked.taken_at)
+        yield from end_hold(sql, locked.queue, taken_at=locked.taken_at)
     return ended
 
 

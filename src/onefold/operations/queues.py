@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from onefold.model.queue import HeldWhy
+    from onefold.model.queue import HoldReason
     from onefold.operations.statement import Operation, Sql
 
 
@@ -192,13 +192,13 @@ def hold(
     return ends
 
 
-def open_gate(
+def end_hold(
     sql: Sql,
     queue: str,
     *,
     force: bool = False,
     taken_at: int | None = None,
-    only: HeldWhy | None = None,
+    only: HoldReason | None = None,
 ) -> Operation[bool]:
     """End a hold, and forget the failures of the endpoint; False if there is nothing to end.
 
@@ -259,7 +259,7 @@ def save(
     if before is not None:
         yield from _update(sql, tenant, name, _completed(wanted, before, secret))
         if before.endpoint != wanted.endpoint:
-            yield from open_gate(sql, queue, force=True)
+            yield from end_hold(sql, queue, force=True)
     if wanted.limit is not None or (before is not None and before.limit is not None):
         yield from _limit(sql, queue, QueueLimits(wanted.limit))
     if wanted.paused is not None:
@@ -338,7 +338,7 @@ def rotate(
     return (yield from get(sql, tenant, name))
 
 
-def stop(sql: Sql, queue: str, *, endpoint: str, why: str) -> Operation[bool]:
+def pause_endpoint(sql: Sql, queue: str, *, endpoint: str, why: str) -> Operation[bool]:
     """Pause a queue with a reason, unless its endpoint has changed; True if it was paused."""
     tenant, name = parted(queue)
     before = yield from _lock(sql, tenant, name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onefold.app.queues import Queues
     from onefold.model.job import Job
-    from onefold.model.queue import HeldWhy, Mode, Queue
+    from onefold.model.queue import HoldReason, Mode, Queue
 
 FAILURES: Final = 5
 """Failures in a row after which a queue is held."""
@@ -73,8 +73,8 @@ class CircuitBreaker:
         was_before = until is not None and job.taken_at is not None and job.taken_at < until
         if queue in self._suspects and not was_before:
             self._suspects.discard(queue)
-            only: HeldWhy | None = "circuit" if mode == "ack" else None
-            await _stored(queue, self._queues.aopen(queue, by=job, only=only))
+            only: HoldReason | None = "circuit" if mode == "ack" else None
+            await _stored(queue, self._queues.aend_hold(queue, by=job, only=only))
 
     async def failed(self, queue: str) -> None:
         """The endpoint did not respond, or with a server error."""
@@ -91,7 +91,7 @@ class CircuitBreaker:
         await _stored(queue, self._pause(queue, endpoint))
 
     async def _pause(self, queue: str, endpoint: str) -> None:
-        if await self._queues.astop(queue, endpoint=endpoint, why=GONE):
+        if await self._queues.apause_endpoint(queue, endpoint=endpoint, why=GONE):
             log.warning(
                 "The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue
             )

@@ -334,7 +334,7 @@ class Producer:
         taken_at = to_micros(job.taken_at, "taken_at")
         with self._handling_errors():
             await self._store.atransact(
-                partial(queues.open_gate, queue=job.queue, taken_at=taken_at)
+                partial(queues.end_hold, queue=job.queue, taken_at=taken_at)
             )
 
     async def _hand_back(self, job: Job) -> None:
