@@ -113,6 +113,9 @@ def _metadata(metadata: object) -> dict[str, Any]:
         text = encode_payload(metadata)
     except InvalidInput as error:
         raise InvalidInput("metadata", error.reason) from error
+    if "\\u0000" in text.replace("\\\\", ""):
+        # PostgreSQL cannot read the options of such a job, so the job could never be completed.
+        raise InvalidInput("metadata", "must not contain NUL")
     if (size := len(text.encode())) > METADATA_BYTES:
         raise InvalidInput("metadata", f"must have at most {METADATA_BYTES} bytes, got {size}")
     decoded: dict[str, Any] = msgspec.json.decode(text)

@@ -424,8 +424,9 @@ def _one_of(value: object, field: str, words: tuple[str, ...]) -> None:
 def _check_timeout(value: object, field: str, bounds: tuple[timedelta, timedelta]) -> None:
     least, most = bounds
     if not isinstance(value, timedelta) or not least <= value <= most:
-        seconds = f"{least.total_seconds():g} to {most.total_seconds():g} seconds"
-        raise InvalidInput(field, f"must be {seconds} as a timedelta, got {value!r}")
+        seconds = f"{least.total_seconds():.10g} to {most.total_seconds():.10g} seconds"
+        got = f"{value.total_seconds():.10g}" if isinstance(value, timedelta) else repr(value)
+        raise InvalidInput(field, f"must be {seconds}, got {got}")
 
 
 def _check_secrets(current: str | None, previous: Sequence[SigningSecret]) -> None:

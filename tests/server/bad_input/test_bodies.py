@@ -194,6 +194,8 @@ async def test_a_member_that_is_there_twice_is_named(api: Api, raw: bytes, membe
         ({"payload": 1, "tags": [1]}, "tags[0]"),
         ({"payload": 1, "metadata": []}, "metadata"),
         ({"payload": 1, "metadata": {"x": "y" * 70_000}}, "metadata"),
+        ({"payload": 1, "metadata": {"x": ["\\\0"]}}, "metadata"),
+        ({"payload": 1, "metadata": {"\0": 1}}, "metadata"),
         ({"payload": 1, "timeout": 0}, "timeout"),
         ({"payload": 1, "backoff": {"type": "random"}}, "backoff.type"),
         ({"payload": 1, "backoff": {"base": 10, "cap": 5}}, "backoff.cap"),

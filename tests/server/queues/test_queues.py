@@ -248,6 +248,22 @@ async def test_what_cannot_be_is_refused_by_the_name_of_the_member(
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("member", "seconds", "bounds"),
+    [("timeout", 0, "0.1 to 900"), ("ackTimeout", 2_592_001, "1 to 2592000")],
+)
+async def test_the_bounds_of_a_timeout_are_given_in_seconds(
+    api: Api, member: str, seconds: int, bounds: str
+) -> None:
+    problem = (await api("PUT", "/v1/queues/payments", {member: seconds})).problem(
+        400, "invalid_input"
+    )
+
+    expected = f"{member} must be {bounds} seconds, got {seconds}. Nothing was stored."
+    assert problem["detail"] == expected
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 async def test_a_private_endpoint_where_it_is_allowed(store: Store, clock: Clock) -> None:
     api = Api(store.open(clock=clock), push_allow=("127.0.0.0/8",))
 
