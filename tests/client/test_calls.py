@@ -19,6 +19,7 @@ from onefold import (
     LeaseLost,
     NewJob,
     Onefold,
+    QueueNotEmpty,
     QueueSettings,
     Retention,
     ScheduleNotFound,
@@ -280,6 +281,29 @@ def test_a_schedule_that_cannot_be_is_refused_by_name(stage: Stage) -> None:
                 "nightly", **{"cron": "@daily", "kind": "a", "queue": "email", option: value}
             )
         assert refused.value.field == option
+    for option, value in [("delay", 5), ("metadata", {"a": object()})]:
+        with pytest.raises(InvalidInput) as refused:
+            client.schedules.save("nightly", "@daily", kind="a", queue="email", **{option: value})
+        assert refused.value.field == option
+    assert client.schedules.find() == []
+
+
+def test_a_null_payload_of_a_schedule_is_kept(stage: Stage) -> None:
+    saved = stage.client.schedules.save("s", "@daily", kind="a", payload=None, queue="email")
+    assert saved.payload is None
+
+
+def test_text_that_is_not_valid_unicode_is_rejected_before_a_request(stage: Stage) -> None:
+    client = stage.client
+    with pytest.raises(InvalidInput, match="valid Unicode"):
+        client.enqueue("mail", queue="email", unique_key="\ud800")
+    with pytest.raises(InvalidInput, match="valid Unicode"):
+        client.schedules.save("s", "@daily", kind="a", queue="email", tags=["\ud800"])
+    jobs = [NewJob("mail", queue="email"), NewJob("mail", queue="email", unique_key="\ud800")]
+    with pytest.raises(InvalidInput, match="valid Unicode") as rejected:
+        client.enqueue_many(jobs)
+    assert rejected.value.item == 1
+    assert not client.find().jobs
 
 
 def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(stage: Stage) -> None:
@@ -390,6 +414,9 @@ def test_queues_are_saved_paused_counted_and_removed(stage: Stage) -> None:
     page = client.queues.find(limit=1)
     assert [queue.name for queue in client.queues.find(after=page.next)] == ["payments"]
     assert client.queues.get("nobody") is None
+    with pytest.raises(QueueNotEmpty) as rejected:
+        client.queues.delete("payments")
+    assert rejected.value.name == "payments"
     assert client.queues.delete("payments", force=True) is True
     assert client.queues.delete("payments") is False
 

@@ -14,11 +14,11 @@ import msgspec
 
 from onefold import __version__
 from onefold.client.problems import ServerError, Unreachable, code_of, error_of, retry_after_of
-from onefold.client.requests import ClientRequest, ClientResponse, with_query
+from onefold.client.requests import ClientRequest, ClientResponse, encode_body, with_query
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.timestamps import span
-from onefold.model.wire import decoder, encode
+from onefold.model.wire import decoder
 from onefold.runtime import Pause, Send
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ class Connection(msgspec.Struct, frozen=True):
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Procedure[ClientResponse]:
         """Send a POST with a new Idempotency-Key, so that the server executes it once."""
         headers = {**JSON, KEY: new_key()}
-        content = encode(body or {})
+        content = encode_body(body or {})
         return self.request(ClientRequest(method="POST", path=path, body=content, headers=headers))
 
     def put(self, path: str, body: object) -> Procedure[ClientResponse]:
         """Send a PUT. It is idempotent by itself."""
-        content = encode(body)
+        content = encode_body(body)
         return self.request(ClientRequest(method="PUT", path=path, body=content, headers=JSON))
 
     def delete(

@@ -30,7 +30,7 @@ from onefold.model.queue import (
     QueueSettings,
     checked,
 )
-from onefold.model.schedule import Schedule, ScheduleList, ScheduleSettings
+from onefold.model.schedule import Schedule, ScheduleList
 from onefold.model.stored_key import KeyPage, Why
 
 if TYPE_CHECKING:
@@ -200,10 +200,12 @@ class ClientSchedules(Calls[Mode]):
         now.
         """
         checks.options(options, ScheduleOptions.__optional_keys__)
-        given: dict[str, Any] = {**options}
-        body = ScheduleSettings(
-            cron=cron, kind=kind, payload_json=json_value(payload, "payload"), **given
-        )
+        body = {
+            "cron": cron,
+            "kind": kind,
+            "payload": json_value(payload, "payload"),
+            **wire_body(options),
+        }
         response = yield from self._connection.put(path("schedules", name), body)
         return decode(response, Schedule)
 

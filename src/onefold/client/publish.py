@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from onefold.client.connection import JSON, Connection, decode, new_key
-from onefold.client.requests import ClientRequest, json_value, path, wire_body
+from onefold.client.requests import ClientRequest, encode_body, json_value, path, wire_body
 from onefold.errors import InvalidInput, JobNotFound, OnefoldError
 from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.job import Enqueued, EnqueuedMany, Job, NewJob
 from onefold.model.unique import Unique
-from onefold.model.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -69,7 +68,7 @@ def enqueue(
         ClientRequest(
             method="POST",
             path=path("queues", new_job.queue, "jobs"),
-            body=encode(body),
+            body=encode_body(body),
             headers=headers,
         )
     )
@@ -136,12 +135,12 @@ def _by_queue(listed: Sequence[Any]) -> dict[str, list[BatchJob]]:
         try:
             batch_path = path("queues", new_job.queue, "jobs", "batch")
             body = _job_body(new_job)
+            is_plain = new_job.idempotency_key is None and "uniqueKey" not in body
+            if new_job.idempotency_key is not None:
+                body["idempotencyKey"] = new_job.idempotency_key
+            text = msgspec.Raw(encode_body(body))
         except InvalidInput as error:
             raise error.at(index) from None
-        is_plain = new_job.idempotency_key is None and "uniqueKey" not in body
-        if new_job.idempotency_key is not None:
-            body["idempotencyKey"] = new_job.idempotency_key
-        text = msgspec.Raw(encode(body))
         queues.setdefault(batch_path, []).append(BatchJob(index, text, is_plain))
     return queues
 

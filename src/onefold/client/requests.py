@@ -16,7 +16,7 @@ import msgspec
 from onefold.errors import InvalidInput
 from onefold.model.json_text import encode_payload, is_array, is_object
 from onefold.model.timestamps import span, to_micros
-from onefold.model.wire import camel
+from onefold.model.wire import camel, encode
 
 DURATIONS: Final = frozenset(
     {"ack_timeout", "delay", "idempotency_for", "lease", "max_wait", "overlap", "timeout"}
@@ -86,6 +86,14 @@ def wire_body(members: Mapping[str, Any]) -> dict[str, Any]:
     return {
         camel(name): wire_value(name, value) for name, value in members.items() if value is not None
     }
+
+
+def encode_body(body: object) -> bytes:
+    """A body as JSON."""
+    try:
+        return encode(body)
+    except UnicodeEncodeError as error:
+        raise InvalidInput("body", f"must be valid Unicode, got {error.object!r}") from error
 
 
 def wire_value(name: str, value: Any) -> Any:

@@ -115,7 +115,7 @@ def say(
     yield from apply(sql, locked.shard, [_with_reason(decided, word.reason)])
     if word.hold_queue:
         yield from hold(sql, locked.queue, after=word.after, why="deferred")
-    return Ended(job_id, locked.fence, "accepted", decided.word)
+    return Ended(job_id, locked.fence, "accepted", decided.word, decided.wait)
 
 
 def _with_reason(decided: Move, reason: str | None) -> Move:

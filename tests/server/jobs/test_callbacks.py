@@ -82,6 +82,7 @@ async def test_a_defer_gives_the_attempt_back(api: Api, clock: Clock) -> None:
     reply = await said(api, job, "defer", {"retryAfter": 30, "reason": "busy", "scope": "job"})
 
     assert (reply.json["id"], reply.json["accepted"]) == (job.id, True)
+    assert (reply.json["state"], reply.json["retryIn"]) == ("scheduled", 30)
     shown = await api.job(job.id)
     assert (shown["status"], shown["attempts"]) == ("pending", 0)
     assert shown["scheduledFor"] == iso(clock.now + timedelta(seconds=30))
