@@ -38,7 +38,7 @@ class Moments(Watch):
 
     def trace(self, frame: FrameType, event: str, _: object) -> Any:
         """For `sys.settrace`: sees calls, and the lines of those that are the examples' own."""
-        if not frame.f_globals["__name__"].startswith("examples."):
+        if not frame.f_globals.get("__name__", "").startswith("examples."):
             return None
         if event == "line":
             self.armed = True
