@@ -22,7 +22,7 @@ from onefold.claims import Claim, Done, NotDone, Won
 from onefold.databases.handler_transaction import begin
 from onefold.effects.claims import DatabaseClaims
 from onefold.effects.step_log import StepLog
-from onefold.effects.step_store import ClaimSteps
+from onefold.effects.step_store import ClaimSteps, UnstoredSteps
 from onefold.effects.steps import Steps
 from onefold.model.claim import Takeover
 from onefold.operations import claims, maintenance
@@ -194,6 +194,19 @@ async def test_steps_that_another_task_reads_late_do_not_hide_one_that_has_begun
 
     assert await second.using(unsafe=True, key="o-7").step("charge", charge) == 7
     assert sorted(requests.labels()) == ["charge[o-7]", "first#1"]
+
+
+async def test_steps_of_a_request_without_a_key_need_no_database(requests: Requests) -> None:
+    onefold, effect = requests.onefold, Effect(fails=1)
+    log = StepLog(UnstoredSteps("attempt"), lambda: None)
+    steps = Coloured(
+        Steps(onefold.context, log, lambda: None, {"attempts": 2, "backoff": AT_ONCE}),
+        requests.colour,
+    )
+    onefold.close()
+
+    assert await steps.step("charge", effect, 7) == {"done": 7}
+    assert effect.count == 2
 
 
 async def test_a_step_is_tried_again_in_place_and_its_failure_is_remembered(

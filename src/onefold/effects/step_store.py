@@ -273,7 +273,10 @@ class ClaimSteps(DatabaseSteps):
 
 
 class UnstoredSteps(DatabaseSteps):
-    """Steps of a request without a key: there is no retry, so nothing is stored."""
+    """Steps of a request without a key: there is no retry, so nothing is stored.
+
+    They need no database: a request may run unprotected because it is unavailable.
+    """
 
     def __init__(self, name: str) -> None:
         """`name` identifies this attempt."""
@@ -295,3 +298,9 @@ class UnstoredSteps(DatabaseSteps):
     def third_party_key(self, name: StepName) -> str:
         """A key of this attempt alone."""
         return f"{self._name}:{name.label}"
+
+    def _store(
+        self, request: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
+    ) -> Procedure[StepRow]:
+        yield from ()
+        return self._wanted(request, owner, state, notes, seen).unstored(self.fence)
