@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onefold import KeyReused, LeaseLost, StepsChanged
+from onefold import KeyReused, LeaseLost, OutcomeUnknown, StepsChanged
 from tests.effects.deliveries import Deliveries
 from tests.fixtures.colours import Colour, Store
 from tests.fixtures.connection import Connection, Kind
@@ -74,6 +74,25 @@ async def test_f052_a_failure_leaves_neither_row_nor_record(
     assert effects.numbers == []
     assert deliveries.onefold.deliveries.steps(run.target.id) == []
     assert await deliveries.again(run).transact("pay", pay, 1) == {"paid": 1}
+
+
+async def test_a_handler_that_requests_a_rejected_one_again_means_the_same_step(
+    deliveries: Deliveries, effects: Effects, pay: Any
+) -> None:
+    """An unsafe step of this name has an unknown outcome: each request for it is rejected."""
+
+    def lost(number: int) -> None:
+        raise Failed(number)
+
+    run = deliveries.first()
+    with pytest.raises(OutcomeUnknown):
+        await run.using(unsafe=True).step("pay", lost, 1)
+    run = deliveries.again(run)
+
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            await run.transact("pay", pay, 1)
+    assert effects.numbers == []
 
 
 async def test_f052_a_worker_that_lost_its_job_writes_nothing(

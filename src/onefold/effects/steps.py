@@ -224,11 +224,12 @@ class Stepping(StepRunner):
         steps; it continues after each.
         """
         attempt = self._transacted(name, function, args, kwargs)
-        self._context.runtime.run(attempt.look())
-        if not attempt.is_over():
-            transaction = StepTransaction(self._context, self._options.get("on"), attempt)
-            with attempt.or_given_up(), transaction as connection, attempt.inside(undone=True):
-                transaction.result = function(connection, *args, **kwargs)
+        with attempt.or_given_up():
+            self._context.runtime.run(attempt.look())
+            if not attempt.is_over():
+                transaction = StepTransaction(self._context, self._options.get("on"), attempt)
+                with transaction as connection, attempt.inside(undone=True):
+                    transaction.result = function(connection, *args, **kwargs)
         return cast("R", attempt.answer())
 
     async def atransact(
@@ -241,10 +242,10 @@ class Stepping(StepRunner):
     ) -> R:
         """`transact`, awaited."""
         attempt = self._transacted(name, function, args, kwargs)
-        await self._context.runtime.arun(attempt.look())
-        if not attempt.is_over():
-            transaction = StepTransaction(self._context, self._options.get("on"), attempt)
-            with attempt.or_given_up():
+        with attempt.or_given_up():
+            await self._context.runtime.arun(attempt.look())
+            if not attempt.is_over():
+                transaction = StepTransaction(self._context, self._options.get("on"), attempt)
                 async with transaction as connection:
                     with attempt.inside(undone=True):
                         transaction.result = await function(connection, *args, **kwargs)
