@@ -64,9 +64,9 @@ CONFIDENTIAL: Final = frozenset({"headers", "signing_secret", "previous_secrets"
 """Fields that only administrators may see, and that must not appear in a log."""
 
 
-def _bounds(least: timedelta, most: timedelta) -> msgspec.Meta:
-    bounds = {"minimum": least.total_seconds(), "maximum": most.total_seconds()}
-    return msgspec.Meta(extra_json_schema=bounds)
+def _schema(bounds: tuple[timedelta, timedelta], *, default: float) -> msgspec.Meta:
+    least, most = (bound.total_seconds() for bound in bounds)
+    return msgspec.Meta(extra_json_schema={"minimum": least, "maximum": most, "default": default})
 
 
 class SigningSecret(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -112,9 +112,9 @@ class QueueSettings(
     max_attempts: Attempts = 8
     backoff: Backoff | None = None
     retention: Retention | None = None
-    timeout: Annotated[Duration, _bounds(*TIMEOUTS)] = duration_field(seconds=15)
+    timeout: Annotated[Duration, _schema(TIMEOUTS, default=15)] = duration_field(seconds=15)
     """How long one push may take."""
-    ack_timeout: Annotated[Duration, _bounds(*ACK_TIMEOUTS)] = duration_field(minutes=5)
+    ack_timeout: Annotated[Duration, _schema(ACK_TIMEOUTS, default=300)] = duration_field(minutes=5)
     """In ack mode, how long a job waits for its ack; then it is retried, or dead."""
     ack_timeout_action: AckTimeoutAction = "retry"
     concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -144,6 +144,7 @@ def schema_of(kind: type) -> dict[str, Any]:
         return {"type": "number", "minimum": 0, "description": "Seconds."}
     if kind is Backoff:
         _, kinds = msgspec.json.schema_components((Exponential, Fixed), schema_hook=schema_of)
+        kinds["Exponential"]["required"] = []  # without a type, it is exponential
         return {"anyOf": list(kinds.values())}
     raise NotImplementedError
 

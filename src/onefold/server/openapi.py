@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.delivery import PushEnvelope
-from onefold.model.wire import schema_of
+from onefold.model.queue import CONFIDENTIAL
+from onefold.model.wire import camel, schema_of
 from onefold.push.deliver import ATTEMPT, FENCE, SIMPLEQ
 from onefold.web.problems import Problem
 
@@ -79,6 +80,7 @@ PUSHED: Final[Mapping[str, Any]] = {
 """What Onefold itself sends."""
 
 
+_CONFIDENTIAL: Final = frozenset(map(camel, CONFIDENTIAL))
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _ALWAYS: Final = (400, 401, 403, 405, 429, 500, 503)
@@ -134,6 +136,8 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template=_REF, schema_hook=schema_of
     )
+    for schema in components.values():
+        _require_written(schema)
     components["Problem"] = _problem_document(components["Problem"])
     refs = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -164,6 +168,15 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
 def servers(root: str) -> list[dict[str, str]]:
     """The URL of the server: the root of the host, or the path where it is mounted."""
     return [{"url": root or "/", "description": "The server that this document came from"}]
+
+
+def _require_written(schema: dict[str, Any]) -> None:
+    """Require the members of a response that have a default: the server writes them, too."""
+    if schema.get("additionalProperties") is False:  # a body
+        return
+    members = schema.get("properties", {})
+    written = {name for name, member in members.items() if "default" in member} - _CONFIDENTIAL
+    schema["required"] = sorted({*schema.get("required", ()), *written})
 
 
 def _problem_document(schema: dict[str, Any]) -> dict[str, Any]:

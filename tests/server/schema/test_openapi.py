@@ -137,6 +137,18 @@ def test_every_moment_is_a_date_time() -> None:
     ]
 
 
+def test_a_response_requires_what_is_always_written() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    queue, settings = schemas["Queue"], schemas["QueueSettings"]
+    optional = set(queue["properties"]) - set(queue["required"])
+    assert optional == {"headers", "signingSecret", "previousSecrets"}
+    assert settings["required"] == []
+    assert settings["properties"]["timeout"]["default"] == 15
+    assert "result" not in schemas["SimpleqJob"]["required"], "missing if none is stored"
+    exponential, fixed = settings["properties"]["backoff"]["anyOf"][0]["anyOf"]
+    assert (exponential["required"], fixed["required"]) == ([], ["type", "base"])
+
+
 def test_the_push_is_described_as_it_is_sent() -> None:
     push = DOCUMENT["webhooks"]["push"]["post"]
     job = Job.from_row(job_row(new_id(0), queue="payments", payload_text='{"n":1}'))
