@@ -1,4 +1,4 @@
-"""`make bench`: run the measurements, show what came of them, write it down.
+"""`make bench`: run the measurements, print the results, and store them as JSON.
 
 ONLY=enqueue    the measurements whose name contains the word, or is it; several, parted by commas;
                 `list` prints the names

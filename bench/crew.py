@@ -1,4 +1,4 @@
-"""Worker processes: begun together, watched from outside, and killed when all is done."""
+"""Worker processes: started together, observed from outside, and killed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of one run: an order comes in as JSON, a lap goes out as JSON.
+"""The process of one run: reads an order as JSON, and writes a lap as JSON.
 
 A process of its own, so that no contestant inherits another's imports, event loop or garbage.
 """

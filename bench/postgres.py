@@ -96,9 +96,9 @@ def stop(folder: Path) -> None:
 
 
 def _postmaster(folder: Path) -> int | None:
-    """The process of the server whose data lives there; None where there is none.
+    """The process of the server with this data folder, or None.
 
-    The file outlives a server that was killed, and its number may be somebody else's by now.
+    A killed server leaves the file behind, and another process may have the number by now.
     """
     try:
         pid = int((folder / "postmaster.pid").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""What a reader gets: the facts of the machine, tables, and JSON with every run."""
+"""The report: facts about the machine, tables, and JSON with every run."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def number(value: float) -> str:
 
 def ratios_table(measurements: Sequence[Measurement], runs: Sequence[Run]) -> Table:
     """The ratios of medians, and whether they are what is wanted."""
-    table = Table(title="Ratios of medians; against nobody: medians", title_justify="left")
+    table = Table(title="Ratios of medians; without an opponent: medians", title_justify="left")
     for column in ("measurement", "contestant", "against", "reading"):
         table.add_column(column)
     for column in ("ratio", "target", "reached"):
@@ -141,7 +141,7 @@ def document(
     runs: Sequence[Run],
     failure: str | None = None,
 ) -> bytes:
-    """Everything, as JSON: whoever doubts a median can look at its runs."""
+    """All results as JSON, with every run behind a median."""
     content: dict[str, Any] = {
         **facts,
         "rule": {"tolerated_steal": TOLERATED, "extra_rounds": EXTRA, "quiet_runs": ENOUGH},

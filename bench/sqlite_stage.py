@@ -1,4 +1,4 @@
-"""What stands ready on SQLite before a watch is started: a file, tables, jobs."""
+"""Prepares SQLite before a measurement: a file, tables, jobs."""
 
 from __future__ import annotations
 

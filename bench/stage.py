@@ -1,4 +1,4 @@
-"""What stands ready on PostgreSQL before a watch is started: a database, tables, jobs."""
+"""Prepares PostgreSQL before a measurement: a database, tables, jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch of one run, and what the machine's host took from it meanwhile."""
+"""Measures the time of one run, and the CPU time that the host took from the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What worker processes have done so far, in memory that they share with who watches them.
+"""Counts of handled jobs, in memory that worker processes share with the parent.
 
 1. A handler counts; nothing is sent, locked or waited for, so that counting costs next to nothing.
 2. Each process has a number and samples of its own, and writes nowhere else.

@@ -27,7 +27,7 @@ class Target(msgspec.Struct, frozen=True):
 
     contestant: str
     against: str | None
-    """None: nobody; the median itself is wanted."""
+    """None: the target is for the median itself."""
     at_least: float | None = None
     at_most: float | None = None
     reading: str = RATE
@@ -61,7 +61,7 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What one run is told."""
+    """The input of one run."""
 
     plays: str
     url: str
@@ -78,7 +78,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """What one worker process is told."""
+    """The input of one worker process."""
 
     worker: str
     """A module of `bench.contestants`."""

@@ -1,7 +1,7 @@
-"""A worker process: a shift comes in as JSON, and jobs are handled until it is killed.
+"""A worker process: reads a shift as JSON, and handles jobs until it is killed.
 
-It says `ready` when all is imported, and begins at the next line that it is told, so that several
-begin together.
+It prints `ready` when all is imported, and starts at the next line of its standard input, so that
+several processes start together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
-        # Nobody reads on: what it prints is for who looks on.
+        # The parent does not read any further: later output goes to stderr.
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         work(shift, shared.at(shift.place))
 

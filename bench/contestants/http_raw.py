@@ -1,7 +1,8 @@
-"""The same application with keys by hand: a row is inserted, and updated with the answer.
+"""The same application with keys by hand: a row is inserted, and updated with the response.
 
-It is Onefold's own row. Nobody looks before it is inserted, compares requests, or stores headers;
-two at once would not be told apart. What is lost against this is what Onefold's promises cost.
+The row is the one that Onefold writes. There is no read before the insert, no comparison of
+requests and no stored header, and two requests at once are not distinguished. The difference to
+this contestant is the cost of Onefold's guarantees.
 """
 
 from __future__ import annotations

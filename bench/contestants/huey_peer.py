@@ -47,5 +47,5 @@ def _task(order: Order) -> Any:
 
 
 def _send(content: dict[str, Any]) -> None:
-    """The task; nobody runs it here."""
+    """The task; it does not run here."""
     del content

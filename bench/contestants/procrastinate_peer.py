@@ -83,7 +83,7 @@ def tasks(order: Order, watch: Stopwatch) -> None:
 
 
 def _send(user: int, template: str, note: str) -> None:
-    """The task; nobody runs it here."""
+    """The task; it does not run here."""
 
 
 def _play(order: Order, run: Callable[[Any], Awaitable[None]], *, stored: int, pool: int) -> None:

@@ -11,7 +11,7 @@ COUNT: Final = b"GET /count "
 
 
 class Endpoint(asyncio.Protocol):
-    """One connection. Requests are told apart by their length."""
+    """One connection. Requests receive apart by their length."""
 
     count = 0
 
@@ -20,7 +20,7 @@ class Endpoint(asyncio.Protocol):
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has come."""
+        """A client has connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 

@@ -44,7 +44,7 @@ def prepared(order: Order) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody has just now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -1,7 +1,7 @@
-"""Real worker processes, whoever's they are: how fast, how soon, and what they cost.
+"""Real worker processes of any contestant: throughput, latency and CPU time.
 
-Whose they are is an option, `worker`: a module beside this one that is a `Worker`. The handler is
-the same for all: it does nothing but count, and note how long ago the job was sent.
+The option `worker` names a module of this folder that is a `Worker`. All have the same handler: it
+only counts, and records how long ago the job was sent.
 """
 
 from __future__ import annotations
