@@ -99,6 +99,7 @@ def test_a_queue_has_settings_that_can_be_saved_again() -> None:
         ("previous_secrets", (SigningSecret(new_secret()),) * 10),
         ("previous_secrets", (("whsec_" + "A" * 32, None),)),
         ("previous_secrets", (SigningSecret("A" * 32),)),
+        ("previous_secrets", (SigningSecret(new_secret()),)),
         ("previous_secrets", (SigningSecret(new_secret(), datetime(2026, 3, 1)),)),  # noqa: DTZ001 - it is naive
         ("headers", [("a", "b")]),
         ("headers", {f"X-{number}": "" for number in range(51)}),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from onefold.errors import InvalidInput
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.checks import parted, qualified
 from onefold.model.job_options import checked_backoff, stored_keep
@@ -440,6 +440,10 @@ def _check_secrets(current: str | None, previous: Sequence[SigningSecret]) -> No
         check_secret(one.secret, "previous_secrets")
         if one.expires_at is not None:
             to_micros(one.expires_at, "previous_secrets")
+    if previous and current is None:
+        raise ConflictingOptions(
+            "previous_secrets", "need a current one: without it, all stored secrets stay"
+        )
 
 
 def check_secret(secret: object, field: str) -> None:

@@ -231,6 +231,7 @@ async def test_names_that_are_none(api: Api, name: str) -> None:
         ({"ackTimeoutAction": "drop"}, "ackTimeoutAction"),
         ({"retention": {"completed": -1}}, "retention.completed"),
         ({"signingSecret": "short"}, "signingSecret"),
+        ({"previousSecrets": [{"secret": "whsec_" + "A" * 32}]}, "previousSecrets"),
         ({"headers": {"Host": "example.com"}}, "headers"),
         ({"headers": {"X-A": "1\r\nX-B: 2"}}, "headers"),
         ({"colour": "red"}, "colour"),
