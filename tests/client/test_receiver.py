@@ -247,6 +247,15 @@ def test_a_body_that_is_no_job_is_refused(onefold: Onefold) -> None:
         assert endpoint.receiver.receive(signed(body), body).status == 401
 
 
+@pytest.mark.parametrize("payload", [b"1e400", b'"\xff"', b'"\\ud800"'])
+def test_a_payload_that_cannot_be_read_is_refused(onefold: Onefold, payload: bytes) -> None:
+    endpoint = Endpoint("sync", dedupe=onefold)
+    body = body_of(payload=0).replace(b'"payload": 0', b'"payload": ' + payload)
+    assert payload in body
+    assert endpoint.receiver.receive(signed(body), body).status == 401
+    assert endpoint.seen == []
+
+
 def test_an_old_secret_is_good_while_it_is_rotated(onefold: Onefold) -> None:
     endpoint = Endpoint("sync", dedupe=onefold)
     assert endpoint.receiver.receive(signed(body_of(), secret=OLD), body_of()).status == 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from onefold.errors import Busy, OutcomeUnknown, UsageError
+from onefold.errors import Busy, InvalidInput, OutcomeUnknown, UsageError
 from onefold.model.delivery import PushEnvelope
 from onefold.model.failure import printable
 from onefold.model.json_text import sorted_payload
@@ -41,12 +41,14 @@ class PushedJobs(StandardWebhooks, frozen=True):
         if envelope.id != verified.id:
             raise BadSignature("id_malformed")
         key = envelope.id if not envelope.generation else f"{envelope.id}:{envelope.generation}"
+        try:
+            payload = sorted_payload(envelope.payload_json)
+        except InvalidInput as error:
+            raise BadSignature("body_unbound") from error
         return msgspec.structs.replace(
             verified,
             key=key,
-            digest=fingerprint(
-                envelope.queue, envelope.kind, sorted_payload(envelope.payload_json)
-            ),
+            digest=fingerprint(envelope.queue, envelope.kind, payload),
             event_type=envelope.kind,
             occurred_at=datetime.fromisoformat(envelope.created_at),
         )
