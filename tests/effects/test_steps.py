@@ -25,6 +25,7 @@ from onefold import (
     StepsChanged,
     UsageError,
 )
+from onefold.runtime import Pause
 from tests.effects.deliveries import Deliveries, Effect
 from tests.fixtures.colours import Colour
 
@@ -589,3 +590,48 @@ async def test_a_key_that_is_at_work_in_this_very_run_is_busy(deliveries: Delive
 
     with pytest.raises(Busy):
         await run.using(key="7").step("charge", inner)
+
+
+@pytest.mark.parametrize("colour", ["sync"])
+@pytest.mark.parametrize("ends", ["taken over", "cancelled", "another task"])
+async def test_a_step_that_waits_for_its_next_try_may_be_taken_by_another(
+    deliveries: Deliveries, ends: str
+) -> None:
+    run, effect = deliveries.first(), Effect(fails=1)
+    runtime = deliveries.onefold.context.runtime
+    careful = run.target.using(attempts=3, key="o-7")
+    step = careful._step("charge", effect, (7,), {}, awaited=False)
+
+    command = next(step)
+    while not isinstance(command, Pause):
+        try:
+            value: Any = runtime.perform(command)
+        except ValueError as error:
+            command = step.throw(error)
+        else:
+            command = step.send(value)
+    (waiting,) = deliveries.onefold.deliveries.steps(run.target.id)
+    assert (waiting.state, waiting.attempts) == ("retrying", 1)
+    if ends == "cancelled":
+        deliveries.onefold.cancel(run.target.id)
+    else:
+        other = deliveries.vanish() if ends == "taken over" else run
+        await other.using(attempts=3, key="o-7").step("charge", effect, 7)
+        assert effect.count == 2
+
+    if ends == "cancelled":
+        with pytest.raises(LeaseLost):
+            runtime.run(_continued(step))
+    else:
+        assert runtime.run(_continued(step)) == {"done": 7}
+    assert effect.count == (1 if ends == "cancelled" else 2)
+
+
+def _continued(procedure: Any) -> Any:
+    """A procedure after the command that it waits for."""
+    command = procedure.send(None)
+    while True:
+        try:
+            command = procedure.send((yield command))
+        except StopIteration as ended:
+            return ended.value
