@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import msgspec
 
-from onefold import Delivery, Job, NewJob
+from onefold import Delivery, NewJob
 from onefold.model.delivery import Ended, Heartbeat, TakeOrder, take_order
 from onefold.model.ids import new_id, shard_of
+from onefold.model.job import JobRow
 from onefold.model.new_job import prepare
 from onefold.model.timestamps import from_micros
 from onefold.operations.deliveries import Finish, finish, heartbeat, take, take_in_turn
@@ -68,7 +69,7 @@ def test_jobs_come_in_the_order_in_which_they_are_to_run() -> None:
     run.answer("take_jobs", rows)
 
     expected = [rows[4], rows[3], rows[2], rows[1], rows[0]]
-    assert run.result == [Job.from_row(row) for row in expected]
+    assert run.result == [JobRow(*row) for row in expected]
 
 
 def test_sqlite_asks_for_the_priorities_of_each_queue_first() -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.app.jobs import JobCalls
     from onefold.effects.run import Run
-    from onefold.model.job import Enqueued, EnqueuedMany, Job, Json, KeyRule, UniqueWhile
+    from onefold.model.job import Enqueued, EnqueuedMany, Job, JobRow, Json, KeyRule, UniqueWhile
     from onefold.model.lifecycle import Retention
     from onefold.model.retry import Backoff
 
@@ -350,7 +350,7 @@ class DeclaredJob(Enqueuer[P, R_co]):
         wrapper: Any = self
         update_wrapper(wrapper, declaration.function)
 
-    def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, job: Job | JobRow, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments for the function; `InvalidInput` if the payload does not fit."""
         return self.declaration.arguments.from_payload(job.payload, run)
 

@@ -14,7 +14,7 @@ from onefold.model import checks
 from onefold.model.claim import encode_result
 from onefold.model.failure import described, printable, shown
 from onefold.model.ids import parse_id
-from onefold.model.job import Job, JobState, Json
+from onefold.model.job import Job, JobRow, JobState, Json
 from onefold.model.json_text import decode_payload, encode_payload
 from onefold.model.timestamps import Duration, Iso, span
 
@@ -116,7 +116,7 @@ class TakeOrder(msgspec.Struct, frozen=True):
         """The id of the current take."""
         return self.tries[-1] if self.tries else None
 
-    def without(self, taken: Sequence[Job]) -> TakeOrder | None:
+    def without(self, taken: Sequence[JobRow]) -> TakeOrder | None:
         """The rest, for the next shard; None if nothing is left."""
         if not taken:
             return self

@@ -325,54 +325,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Job:
-        """From a row of any statement that returns whole jobs. Taken jobs have no `pushed`."""
-        (
-            job_id, _, tenant, queue, kind, stored, priority, run_at, attempt, max_attempts, fence,
-            lease_until, worker, payload, unique_key, _, generation, created_at, ended_at, _,
-            expires_at, result, error, reason, options_text, group_key, taken_at, defers, now,
-            *in_ack_mode,
-        ) = row  # fmt: skip
-        awaiting, pushed = in_ack_mode or (None, None)
-        options = read_options(options_text)
-        exchange = _finishing_push(result, fence)
-        return cls(
-            id=job_id,
-            tenant=tenant,
-            kind=kind,
-            queue=queue,
-            state=state_of(
-                stored, attempt=attempt, run_at=run_at, now=now, awaits=awaiting == fence
-            ),
-            priority=priority,
-            attempt=attempt,
-            max_attempts=max_attempts,
-            fence=fence,
-            generation=generation,
-            defers=defers,
-            worker=worker,
-            unique_key=unique_key,
-            idempotency_key=options.published,
-            group_key=group_key,
-            tags=options.tags,
-            metadata=options.metadata or {},
-            trace=options.trace,
-            timeout=None if options.timeout is None else Duration(microseconds=options.timeout),
-            backoff=options.backoff,
-            retention=_retention(options.keep),
-            store_result=options.result,
-            run_at=from_micros(run_at),
-            created_at=from_micros(created_at),
-            taken_at=_moment(taken_at),
-            lease_until=_moment(lease_until) if stored == State.RUNNING else None,
-            ended_at=_moment(ended_at),
-            expires_at=_moment(expires_at),
-            tick=_moment(options.tick),
-            reason=reason,
-            error=None if error is None else decode_payload(error),
-            pushed=exchange or _exchange(pushed),
-            payload_json=msgspec.Raw(payload),
-            result_json=msgspec.UNSET if result is None or exchange else msgspec.Raw(result),
-        )
+        """From a row of any statement that returns whole jobs."""
+        return JobRow(*row).job()
 
     def __hash__(self) -> int:
         return hash((self.id, self.fence))
@@ -382,6 +336,100 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
         return (
             f"Job(id={self.id!r}, kind={self.kind!r}, queue={self.queue!r}, state={self.state!r},"
             f" attempt={self.attempt}, fence={self.fence})"
+        )
+
+
+class JobRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of any statement that returns whole jobs: times are microseconds, values JSON text.
+
+    A worker takes rows. Most handlers never need the complete `Job`.
+    """
+
+    id: str
+    shard: int
+    tenant: str
+    queue: str
+    kind: str
+    state: int
+    priority: int
+    run_at: int
+    attempt: int
+    max_attempts: int
+    fence: int
+    lease_until: int | None
+    worker: str | None
+    payload_json: str
+    unique_key: str | None
+    unique_kind: str | None
+    generation: int
+    created_at: int
+    ended_at: int | None
+    keep_until: int | None
+    expires_at: int | None
+    result_json: str | None
+    error: str | None
+    reason: str | None
+    options: str | None
+    """None if the job has no options of its own, such as timeout, retention, store_result."""
+    group_key: str | None
+    taken_at: int | None
+    defers: int
+    now: int
+    awaiting: int | None = None
+    """This and `pushed` are not read by a take."""
+    pushed: str | None = None
+
+    @property
+    def payload(self) -> Json:
+        """The payload, decoded."""
+        return decode_payload(self.payload_json)
+
+    def job(self) -> Job:
+        """The complete job."""
+        options = read_options(self.options)
+        result, exchange = self.result_json, _finishing_push(self.result_json, self.fence)
+        is_running = self.state == State.RUNNING
+        return Job(
+            id=self.id,
+            tenant=self.tenant,
+            kind=self.kind,
+            queue=self.queue,
+            state=state_of(
+                self.state,
+                attempt=self.attempt,
+                run_at=self.run_at,
+                now=self.now,
+                awaits=self.awaiting == self.fence,
+            ),
+            priority=self.priority,
+            attempt=self.attempt,
+            max_attempts=self.max_attempts,
+            fence=self.fence,
+            generation=self.generation,
+            defers=self.defers,
+            worker=self.worker,
+            unique_key=self.unique_key,
+            idempotency_key=options.published,
+            group_key=self.group_key,
+            tags=options.tags,
+            metadata=options.metadata or {},
+            trace=options.trace,
+            timeout=None if options.timeout is None else Duration(microseconds=options.timeout),
+            backoff=options.backoff,
+            retention=_retention(options.keep),
+            store_result=options.result,
+            run_at=from_micros(self.run_at),
+            created_at=from_micros(self.created_at),
+            taken_at=_moment(self.taken_at),
+            lease_until=_moment(self.lease_until) if is_running else None,
+            ended_at=_moment(self.ended_at),
+            expires_at=_moment(self.expires_at),
+            tick=_moment(options.tick),
+            reason=self.reason,
+            error=None if self.error is None else decode_payload(self.error),
+            pushed=exchange or _exchange(self.pushed),
+            payload_json=msgspec.Raw(self.payload_json),
+            result_json=msgspec.UNSET if result is None or exchange else msgspec.Raw(result),
         )
 
 

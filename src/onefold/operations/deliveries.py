@@ -15,7 +15,7 @@ import msgspec
 from onefold.errors import LeaseLost
 from onefold.model.delivery import Delivery, Ended, Heartbeat
 from onefold.model.ids import shard_of
-from onefold.model.job import Job
+from onefold.model.job import JobRow
 from onefold.model.lifecycle import KEEP, Event, State
 from onefold.model.timestamps import from_micros
 from onefold.operations.endings import ENDS, Ending, Locked, discard, end, judge
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def finish_and_take(
     sql: Sql, finishes: Sequence[Finish], order: TakeOrder, *, turn: int
-) -> Operation[tuple[list[Ended], list[Job]]]:
+) -> Operation[tuple[list[Ended], list[JobRow]]]:
     """Complete the last deliveries and lease the next jobs, in one round trip if possible."""
     if sql.takes_by_priority or sql.shards > 1:
         ended = yield from finish(sql, finishes, skip_locked=True)
@@ -40,15 +40,15 @@ def finish_and_take(
     take = _take_statement(sql, order, 0)
     ended = yield from finish(sql, finishes, skip_locked=True, ahead=(take,))
     rows = yield take
-    return ended, _in_order(order, map(Job.from_row, rows))
+    return ended, _in_order(order, starmap(JobRow, rows))
 
 
-def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job]]:
+def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[JobRow]]:
     """Lease due jobs: from the shard whose turn it is, then from the next ones if it has few.
 
     The order is strict within a shard. Jobs are returned in the order in which they should run.
     """
-    taken: list[Job] = []
+    taken: list[JobRow] = []
     for step in range(sql.shards):
         left = order.without(taken) if taken else order
         if left is None:
@@ -57,13 +57,13 @@ def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job
     return taken if sql.shards == 1 else _in_order(order, taken)
 
 
-def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
+def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[JobRow]]:
     """Lease due jobs of one shard, in the order in which they should run."""
     if sql.takes_by_priority:
         rows = yield from _take_by_priority(sql, order, shard)
     else:
         rows = yield _take_statement(sql, order, shard)
-    return _in_order(order, map(Job.from_row, rows))
+    return _in_order(order, starmap(JobRow, rows))
 
 
 def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
@@ -83,7 +83,7 @@ def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
     )
 
 
-def _in_order(order: TakeOrder, taken: Iterable[Job]) -> list[Job]:
+def _in_order(order: TakeOrder, taken: Iterable[JobRow]) -> list[JobRow]:
     jobs = list(taken)
     if len(jobs) <= 1:
         return jobs

@@ -17,7 +17,7 @@ import msgspec
 
 from onefold.model.delivery import TakeOrder
 from onefold.model.ids import enqueue_order
-from onefold.model.job import Job
+from onefold.model.job import JobRow
 from onefold.model.limit import Rate, stored_rate
 from onefold.operations.queues import TakenUnderControl, home_of
 from onefold.operations.statement import in_all_shards
@@ -377,8 +377,8 @@ def _next_groups(sql: Sql, control: Control, after: str) -> Operation[list[str]]
 # --- what was decided -----------------------------------------------------------------------------
 
 
-def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation[list[Job]]:
-    jobs: dict[str, Job] = {}
+def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation[list[JobRow]]:
+    jobs: dict[str, JobRow] = {}
     for shard in sorted({candidate.shard for candidate in chosen}):
         rows = yield sql(
             "lease_jobs",
@@ -388,12 +388,12 @@ def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation
             take_id=control.order.take_id,
             lease=control.order.lease,
         )
-        jobs.update((row[0], Job.from_row(row)) for row in rows)
+        jobs.update((row[0], JobRow(*row)) for row in rows)
     return [jobs[candidate.id] for candidate in chosen if candidate.id in jobs]
 
 
 def _spend(
-    sql: Sql, control: Control, room: Room, rooms: dict[str, Room], jobs: Sequence[Job]
+    sql: Sql, control: Control, room: Room, rooms: dict[str, Room], jobs: Sequence[JobRow]
 ) -> Operation[list[int]]:
     """Take tokens for the taken jobs; returns how long the empty buckets stay empty."""
     waits: list[int] = []

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from onefold.errors import InvalidInput, QueueNotEmpty
 from onefold.model.checks import parted, qualified
 from onefold.model.ids import hash12
-from onefold.model.job import DEFAULT_QUEUE, Job
+from onefold.model.job import DEFAULT_QUEUE, Job, JobRow
 from onefold.model.queue import (
     Outlook,
     Queue,
@@ -54,13 +54,18 @@ SHOWN: Final = 10
 class TakenUnderControl(msgspec.Struct, frozen=True):
     """The jobs that a queue gave under its limits."""
 
-    jobs: list[Job]
+    rows: list[JobRow]
     wait: int | None = None
     """Microseconds until a rate allows more; None if only other jobs are in the way."""
     after: str = ""
     """The group after which the next take starts."""
     proves: bool = False
     """True: the hold is over, and a job that succeeds opens the queue."""
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The complete jobs."""
+        return [row.job() for row in self.rows]
 
 
 def home_of(sql: Sql, queue: str) -> int:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onefold.app.deliveries import Deliveries
     from onefold.effects.run import Run
     from onefold.jobs.job_function import Isolation
-    from onefold.model.job import Job
+    from onefold.model.job import Job, JobRow
     from onefold.push.endpoint_health import CircuitBreaker
     from onefold.push.response_policy import PushExchange
     from onefold.push.sender import PushSender
@@ -177,10 +177,10 @@ class PushHandler:
         del kind
         return self
 
-    def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A push has the job as its only argument."""
+    def bind(self, job: JobRow, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A push has the complete job as its only argument."""
         del run
-        return (job,), {}
+        return (job.job(),), {}
 
     # --- the push -------------------------------------------------------------------------------
 

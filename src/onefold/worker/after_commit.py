@@ -74,11 +74,11 @@ class AfterCommit:
         if job_log.isEnabledFor(level) and (level > logging.INFO or self._sample.admits()):
             self._log(level, held, outcome, reported, retry_in)
         if outcome == "dead":
-            self.dead(held.job.tenant, held.job.id, held.handler)
+            self.dead(held.row.tenant, held.row.id, held.handler)
 
     def fenced(self, held: HeldDelivery) -> None:
         """The database has rejected the outcome: another delivery has the job."""
-        job = held.job
+        job = held.row
         log.warning(
             "Job %s (%s) ended here after its lease was lost; its outcome was rejected (fence %d).",
             job.id, job.kind, job.fence, extra=job_fields(job),
@@ -95,7 +95,7 @@ class AfterCommit:
     def parked(self, held: HeldDelivery) -> None:
         """The job waits for an ack, which ends the delivery."""
         if job_log.isEnabledFor(logging.INFO) and self._sample.admits():
-            job = held.job
+            job = held.row
             job_log.info(
                 "Job %s (%s) awaits its ack in attempt %d after %s.",
                 job.id, job.kind, job.attempt, lasted(held.duration),
@@ -117,7 +117,7 @@ class AfterCommit:
         retry_in: timedelta | None,
     ) -> None:
         """One line with the kind, id, attempt, outcome and duration."""
-        job = held.job
+        job = held.row
         stored = reported.error
         error: dict[str, Any] = {} if stored is None else decode_payload(stored)
         fields = job_fields(job) | {"state": STATES[outcome], "duration": held.duration}

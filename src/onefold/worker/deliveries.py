@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.databases import Build
-    from onefold.model.job import Job, Json
+    from onefold.model.job import Job, JobRow, Json
     from onefold.model.schedule import Ticked
     from onefold.operations.deliveries import Finish
     from onefold.operations.endings import Rescued
@@ -163,7 +163,7 @@ class DeliveryCalls:
     ) -> Procedure[tuple[list[Ended], list[Job]]]:
         """Locked rows are skipped at first; a second transaction waits for them."""
         ended: list[Ended]
-        taken: list[Job]
+        taken: list[JobRow]
         # Only a take has a turn: with one for the finish, too, takes would skip every other shard.
         turn = 0 if order is None else self._rotation.next(order.queues)
         ended, taken = yield Transact(
@@ -175,7 +175,7 @@ class DeliveryCalls:
             waited: list[Ended] = yield Transact(lambda sql: leases.finish(sql, rest))
             answers = {(item.id, item.fence): item for item in waited}
             ended = [answers.get((item.id, item.fence), item) for item in ended]
-        return ended, taken
+        return ended, [row.job() for row in taken]
 
     def look(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
         """What is due in some queues, and when the next job will be: one statement."""
@@ -401,7 +401,7 @@ def _end(given: Sequence[Ending]) -> Procedure[list[Ended]]:
 
 def finish_then_take(
     sql: Sql, *, finishes: Sequence[Finish], order: TakeOrder | None, turn: int
-) -> Operation[tuple[list[Ended], list[Job]]]:
+) -> Operation[tuple[list[Ended], list[JobRow]]]:
     """Both in one transaction; locked rows are skipped."""
     if order is None:
         return (yield from leases.finish(sql, finishes, skip_locked=True)), []

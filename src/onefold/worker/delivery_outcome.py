@@ -19,8 +19,7 @@ from onefold.model.timestamps import span
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.model.job import Job
-    from onefold.worker.executor import Handler
+    from onefold.worker.executor import HeldDelivery
 
 
 class DeliveryOutcome(msgspec.Struct, frozen=True):
@@ -45,10 +44,10 @@ class Parked:
 PARKED: Final = Parked()
 
 
-def on_value(handler: Handler, job: Job, value: Any) -> DeliveryOutcome:
+def on_value(held: HeldDelivery, value: Any) -> DeliveryOutcome:
     """The outcome of a handler that returned."""
-    wanted = job.store_result
-    if not (handler.stores_result if wanted is None else wanted):
+    wanted = None if held.row.options is None else held.job.store_result
+    if not (held.handler.stores_result if wanted is None else wanted):
         return FINISHED
     try:
         return DeliveryOutcome(Event.FINISH, encode_result(to_json(value, "result")))

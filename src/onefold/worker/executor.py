@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.hooks import Hooks
     from onefold.jobs.job_function import Isolation
-    from onefold.model.job import Job
+    from onefold.model.job import Job, JobRow
     from onefold.model.outcome import ErrorRules
     from onefold.worker.processes import Processes
     from onefold.worker.settings import WorkerSettings
@@ -42,7 +42,7 @@ T = TypeVar("T")
 Cause: TypeAlias = Literal["timeout", "lost", "shutdown"]
 """Why the worker stops a handler."""
 
-running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
+running: ContextVar[JobRow | None] = ContextVar("onefold_running", default=None)
 """The job whose handler runs here, for logs. Never reset: each handler has its own context."""
 
 
@@ -63,7 +63,7 @@ class Handler(Protocol):
     """Whether the function has a parameter for the `Run`."""
     rules: ErrorRules
 
-    def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, job: JobRow, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the call."""
         ...
 
@@ -85,15 +85,16 @@ class HeldDelivery:
     """A delivery that is leased to this worker: waiting, running, or not yet reported."""
 
     __slots__ = (
-        "cause", "completed", "delivery", "duration", "handler", "is_over", "job", "outcome",
-        "run", "started", "stop", "timeout", "timer",
+        "_job", "cause", "completed", "delivery", "duration", "handler", "is_over", "outcome",
+        "row", "run", "started", "stop", "timeout", "timer",
     )  # fmt: skip
 
-    def __init__(self, job: Job, handler: Handler) -> None:
+    def __init__(self, row: JobRow, handler: Handler) -> None:
         """Waits for a free place."""
-        self.job: Job = job
+        self.row: JobRow = row
         self.handler: Handler = handler
-        self.delivery: Delivery = Delivery(job.id, job.fence)
+        self.delivery: Delivery = Delivery(row.id, row.fence)
+        self._job: Job | None = None
         self.timeout: timedelta | None = None
         """Set at the start."""
         self.timer: TimerHandle | None = None
@@ -114,6 +115,13 @@ class HeldDelivery:
         """True if a transaction of the handler, in a child process, has completed the job."""
         self.is_over: bool = False
         """True once the outcome is decided, even if the handler still runs."""
+
+    @property
+    def job(self) -> Job:
+        """The complete job, made when it is first needed: for a `Run`, hooks, and options."""
+        if self._job is None:
+            self._job = self.row.job()
+        return self._job
 
 
 class Executor:
@@ -143,7 +151,7 @@ class Executor:
 
     def start(self, held: HeldDelivery) -> None:
         """Start the handler. An error before the start is the outcome of this delivery."""
-        job, handler = held.job, held.handler
+        job, handler = held.row, held.handler
         held.started = time.monotonic()
         self.running += 1
         if job_log.isEnabledFor(logging.DEBUG):
@@ -152,12 +160,14 @@ class Executor:
                 extra=job_fields(job),
             )  # fmt: skip
         try:
-            held.timeout = handler.timeout if job.timeout is None else job.timeout
+            held.timeout = handler.timeout
+            if job.options is not None and held.job.timeout is not None:
+                held.timeout = held.job.timeout
             if handler.wants_run:
                 held.run = self._run_of(held)
             args, kwargs = handler.bind(job, held.run)
             if self._hooks.listeners:
-                self._tell_started(job)
+                self._tell_started(held.job)
             self._start(held, args, kwargs)
         except InvalidInput as error:
             self._end(held, delivery_outcome.on_bad_payload(error))
@@ -203,7 +213,7 @@ class Executor:
     ) -> DeliveryOutcome | None:
         handler = held.handler
         value: Any = None
-        running.set(held.job)
+        running.set(held.row)
         try:
             # Errors and outcomes pass through the hooks, also outcomes that are returned.
             with self._hooks.running(held.job) if self._hooks.around else NO_HOOKS:
@@ -219,7 +229,7 @@ class Executor:
             return None
         if isinstance(value, DeliveryOutcome):
             return value
-        return delivery_outcome.on_value(handler, held.job, value)
+        return delivery_outcome.on_value(held, value)
 
     def _task_ended(self, held: HeldDelivery, task: asyncio.Task[DeliveryOutcome | None]) -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -233,7 +243,7 @@ class Executor:
         def work() -> None:
             outcome: DeliveryOutcome | None
             try:
-                outcome = call(held.handler, held.job, self._hooks, args, kwargs)
+                outcome = call(held, self._hooks, args, kwargs)
             except BaseException as error:  # noqa: BLE001 - it would be lost in this thread
                 outcome = _interrupted(held, error)
             self._loop.call_soon_threadsafe(self._end, held, outcome)
@@ -290,25 +300,22 @@ class Executor:
 
 
 def call(
-    handler: Handler,
-    job: Job,
-    hooks: Hooks,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    held: HeldDelivery, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> DeliveryOutcome:
     """Call a plain function, in a thread or a child process. Interrupts pass through."""
+    handler = held.handler
     value: Any = None
-    running.set(job)
+    running.set(held.row)
     try:
         # Errors and outcomes pass through the hooks, also outcomes that are returned.
-        with hooks.running(job) if hooks.around else NO_HOOKS:
+        with hooks.running(held.job) if hooks.around else NO_HOOKS:
             try:
                 value = _checked(handler.function(*args, **kwargs))
             except Exception as error:  # noqa: BLE001 - any error is the handler's
                 _apply_rules(handler.rules, error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
         return delivery_outcome.on_error(error)
-    return delivery_outcome.on_value(handler, job, value)
+    return delivery_outcome.on_value(held, value)
 
 
 def _checked(value: T) -> T:

@@ -8,7 +8,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from onefold.model.job import Job
+    from onefold.model.job import JobRow
 
 job_log: logging.Logger = logging.getLogger("onefold.worker.jobs")
 """One line per job when it ends; at DEBUG also when it is taken and started."""
@@ -42,7 +42,7 @@ class TextFormatter(logging.Formatter):
         return f"{line} [job {job_id}, {kind}, attempt {attempt}]"
 
 
-def job_fields(job: Job) -> dict[str, Any]:
+def job_fields(job: JobRow) -> dict[str, Any]:
     """The fields of a log record that identify its job."""
     return {"job_id": job.id, "kind": job.kind, "attempt": job.attempt}
 

@@ -19,11 +19,10 @@ import msgspec
 from onefold.effects.run import Run
 from onefold.errors import InvalidInput, ProcessDied
 from onefold.jobs.job_function import DeclaredJob
-from onefold.model.job import Job
-from onefold.model.wire import decoder, encode
+from onefold.model.job import JobRow
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome
-from onefold.worker.executor import call
+from onefold.worker.executor import HeldDelivery, call
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from onefold.hooks import Hooks
-    from onefold.worker.executor import HeldDelivery
     from onefold.worker.settings import WorkerSettings
 
 
@@ -40,8 +38,7 @@ class ChildTask(msgspec.Struct, frozen=True):
 
     module: str
     name: str
-    job: bytes
-    """As JSON."""
+    job: JobRow
     lease: timedelta
     worker: str
     timeout: timedelta | None = None
@@ -90,23 +87,23 @@ def run_task(
     task: ChildTask, begin: Callable[[], None], prepare: Callable[[Hooks], None] | None = None
 ) -> ChildResult:
     """Find the handler and call it."""
-    job = decoder(Job).decode(task.job)
     declared = find(task.module, task.name)
+    held = HeldDelivery(task.job, declared)
     hooks = declared.context.hooks
     if prepare is not None and hooks.in_processes is None:
         hooks.in_processes = prepare
         prepare(hooks)
     begin()
     deadline = None if task.timeout is None else datetime.now().astimezone() + task.timeout
-    run = Run(declared.context, job, lease=task.lease, worker=task.worker, deadline=deadline)
+    run = Run(declared.context, held.job, lease=task.lease, worker=task.worker, deadline=deadline)
     try:
-        args, kwargs = declared.bind(job, run)
+        args, kwargs = declared.bind(held.row, run)
     except InvalidInput as error:
         outcome = delivery_outcome.on_bad_payload(error)
     except Exception as error:  # noqa: BLE001 - decoding a payload may run application code
         outcome = delivery_outcome.on_error(error)
     else:
-        outcome = call(declared, job, hooks, args, kwargs)
+        outcome = call(held, hooks, args, kwargs)
     return ChildResult(outcome, run.completed)
 
 
@@ -247,7 +244,7 @@ class Processes:
         task = ChildTask(
             function.__module__,
             function.__qualname__,
-            encode(held.job),
+            held.row,
             settings.lease,
             settings.name,
             held.timeout,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from onefold.errors import DatabaseError
 from onefold.model.delivery import Delivery
 from onefold.model.lifecycle import Event
-from onefold.model.timestamps import to_micros
 from onefold.operations import deliveries, endings, queues
 from onefold.operations.deliveries import Finish
 from onefold.operations.endings import Ending
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from onefold.databases import Store
     from onefold.model.delivery import Ended, TakeOrder
-    from onefold.model.job import Job, JobState
+    from onefold.model.job import JobRow, JobState
     from onefold.worker.after_commit import AfterCommit
     from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import Executor, Handlers
@@ -169,9 +168,9 @@ class Producer:
             log.error(
                 "Job %s was completed by its transaction, and its handler failed afterwards: %s."
                 " The job does not run again.",
-                held.job.id,
+                held.row.id,
                 held.outcome.error,
-                extra=job_fields(held.job),
+                extra=job_fields(held.row),
             )
         self._accepted(held, delivery_outcome.FINISHED, "completed")
 
@@ -183,9 +182,9 @@ class Producer:
         retry_in: timedelta | None = None,
     ) -> None:
         self._drop(held)
-        if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
-            del self._probes[held.job.queue]
-            self._spawn(self._open_queue(held.job))
+        if state == "completed" and self._probes.get(held.row.queue) == held.row.id:
+            del self._probes[held.row.queue]
+            self._spawn(self._open_queue(held.row))
         self._after_commit.accepted(held, outcome, state, retry_in)
 
     def _hand_back_waiting(self) -> None:
@@ -196,8 +195,8 @@ class Producer:
 
     def _drop(self, held: HeldDelivery) -> None:
         if self.held.pop(held.delivery, None) is not None:
-            self._used[held.job.queue] -= 1
-            self._monitor.job_ended(held.job.queue)
+            self._used[held.row.queue] -= 1
+            self._monitor.job_ended(held.row.queue)
 
     # --- what to do next ------------------------------------------------------------------------
 
@@ -290,8 +289,8 @@ class Producer:
             )
             self._monitor.taken_limited(queue, order.limit, taken)
             if taken.proves:
-                self._probes.update((queue, job.id) for job in taken.jobs)
-            self._receive(taken.jobs)
+                self._probes.update((queue, job.id) for job in taken.rows)
+            self._receive(taken.rows)
 
     async def _report(self, failed: list[HeldDelivery]) -> None:
         """Report other outcomes than completion. This may wait for locks."""
@@ -328,16 +327,14 @@ class Producer:
         self._is_searching = False
         self._wake.set()
 
-    async def _open_queue(self, job: Job) -> None:
+    async def _open_queue(self, job: JobRow) -> None:
         """End the hold of a queue whose probe has completed. Without it, another probe follows."""
-        assert job.taken_at is not None
-        taken_at = to_micros(job.taken_at, "taken_at")
         with self._handling_errors():
             await self._store.atransact(
-                partial(queues.end_hold, queue=job.queue, taken_at=taken_at)
+                partial(queues.end_hold, queue=job.queue, taken_at=job.taken_at)
             )
 
-    async def _hand_back(self, job: Job) -> None:
+    async def _hand_back(self, job: JobRow) -> None:
         handed_back = Ending(Delivery(job.id, job.fence), Event.HAND_BACK)
         with self._handling_errors():
             await self._store.atransact(partial(endings.end, endings=[handed_back]))
@@ -389,7 +386,7 @@ class Producer:
                 self._after_commit.fenced(held)
         return locked
 
-    def _receive(self, taken: Sequence[Job]) -> None:
+    def _receive(self, taken: Sequence[JobRow]) -> None:
         """Hold the taken jobs; those without a handler go back."""
         for job in taken:
             handler = self._handlers.get(job.kind)
@@ -406,7 +403,7 @@ class Producer:
                     extra=job_fields(job),
                 )  # fmt: skip
 
-    def _reject(self, job: Job) -> None:
+    def _reject(self, job: JobRow) -> None:
         if job.kind not in self._monitor.unknown_kinds:
             self._monitor.unknown_kinds.add(job.kind)
             log.warning(
@@ -436,7 +433,8 @@ class Producer:
 
 def _finish(held: HeldDelivery) -> Finish:
     assert held.outcome is not None
-    return Finish(held.delivery, held.outcome.result, plain=held.job.retention is None)
+    plain = held.row.options is None or held.job.retention is None
+    return Finish(held.delivery, held.outcome.result, plain=plain)
 
 
 def _ending(held: HeldDelivery) -> Ending:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from onefold.databases import Bell, Store
-    from onefold.model.job import Job
+    from onefold.model.job import JobRow
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
     from onefold.worker.settings import WorkerSettings
@@ -144,7 +144,7 @@ class QueueMonitor:
                 limits[name] = limit
         return limits
 
-    def taken(self, order: TakeOrder, taken: Sequence[Job]) -> None:
+    def taken(self, order: TakeOrder, taken: Sequence[JobRow]) -> None:
         """A queue that gave fewer jobs than it could has no more for now."""
         if self._settings.rotates and taken:
             self._rotation.sort(key={job.queue for job in taken}.__contains__)
@@ -164,7 +164,7 @@ class QueueMonitor:
 
     def taken_limited(self, queue: str, limit: int, taken: TakenUnderControl) -> None:
         """A queue at its limit is tried again later; one that gave all may have more."""
-        if len(taken.jobs) >= limit:
+        if len(taken.rows) >= limit:
             self.limited[queue] = None
             return
         wait = BLOCKED if taken.wait is None else min(taken.wait / 1_000_000, BLOCKED)
