@@ -52,13 +52,11 @@ from onefold.model.delivery import Delivery, Ended, Heartbeat
 from onefold.model.insert_once import Existing, Inserted, is_unique_violation
 from onefold.model.job import (
     Attempt,
-    Duplicates,
     Enqueued,
     EnqueuedMany,
     Job,
     JobPage,
     NewJob,
-    Suppressed,
 )
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit, Rate
@@ -74,7 +72,15 @@ from onefold.model.queue import (
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
 from onefold.model.step import Step
-from onefold.model.stored_key import HeldJob, KeyHolder, KeyPage, StoredKey, Why
+from onefold.model.stored_key import (
+    Duplicates,
+    HeldJob,
+    KeyHolder,
+    KeyPage,
+    StoredKey,
+    Suppressed,
+    Why,
+)
 from onefold.model.unique import Unique
 from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned

@@ -24,7 +24,7 @@ from onefold import (
 from onefold.claims import Busy, Claim, ClaimAnswer, Mismatch, OnceClaim, Replay, Unknown, Won
 from onefold.effects.lock import Lock
 from onefold.model.delivery import Ended, Heartbeat
-from onefold.model.job import Duplicates
+from onefold.model.stored_key import Duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

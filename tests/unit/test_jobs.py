@@ -10,9 +10,9 @@ import pytest
 
 from onefold import Enqueued, Gone, InvalidInput, Job, JobNotFound, JobPage, NewJob, WrongState
 from onefold.model.ids import hash_of, new_id, shard_of
-from onefold.model.job import Duplicates, Suppressed
 from onefold.model.lifecycle import State
 from onefold.model.new_job import INSERT_COLUMNS, prepare
+from onefold.model.stored_key import Duplicates, Suppressed
 from onefold.model.timestamps import from_micros
 from onefold.operations.endings import MOVE_COLUMNS
 from onefold.operations.jobs import (

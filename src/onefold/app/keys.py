@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.databases.batching import Item
     from onefold.model.claim import Claim
-    from onefold.model.job import Duplicates
-    from onefold.model.stored_key import KeyPage, KeyState, Why
+    from onefold.model.stored_key import Duplicates, KeyPage, KeyState, Why
     from onefold.operations.statement import Operation, Sql
 
 LONGEST_PAGE: Final = 1000

@@ -503,23 +503,6 @@ class JobPage(msgspec.Struct, frozen=True):
         return len(self.jobs)
 
 
-class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
-    """The duplicates that a key has suppressed."""
-
-    count: int
-    first_at: Moment | None
-    last_at: Moment | None
-    recent: tuple[Suppressed, ...]
-    """The last ones, newest first; limited in number."""
-
-
-class Suppressed(msgspec.Struct, frozen=True, rename="camel"):
-    """A request that stored no job, because its key was held."""
-
-    at: Moment
-    request_id: str | None
-
-
 AttemptOutcome: TypeAlias = Literal[
     "running", "completed", "retried", "deferred", "dead", "cancelled", "lease expired"
 ]

@@ -12,7 +12,7 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model.claim import TAKEOVERS, Holding, Takeover, decode_result
-from onefold.model.job import Duplicates, JobState, UniqueWhile
+from onefold.model.job import JobState, UniqueWhile
 from onefold.model.lifecycle import State
 from onefold.model.new_job import SCOPES
 from onefold.model.timestamps import Moment, from_micros
@@ -28,6 +28,23 @@ KeyState: TypeAlias = Literal["held", "settled", "free", "unknown", "abandoned",
 KEY_STATES: Final[tuple[KeyState, ...]] = (
     "held", "settled", "free", "unknown", "abandoned", "expired",
 )  # fmt: skip
+
+
+class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
+    """The duplicates that a key has suppressed."""
+
+    count: int
+    first_at: Moment | None
+    last_at: Moment | None
+    recent: tuple[Suppressed, ...]
+    """The last ones, newest first; limited in number."""
+
+
+class Suppressed(msgspec.Struct, frozen=True, rename="camel"):
+    """A request that stored no job, because its key was held."""
+
+    at: Moment
+    request_id: str | None
 
 
 class StoredKey(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,8 +10,9 @@ import msgspec
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
 from onefold.model import checks
 from onefold.model.ids import parse_id, shard_of
-from onefold.model.job import Duplicates, Enqueued, Job, JobPage, Suppressed
+from onefold.model.job import Enqueued, Job, JobPage
 from onefold.model.lifecycle import Event, State, allows, next_step
+from onefold.model.stored_key import Duplicates, Suppressed
 from onefold.model.timestamps import from_micros, to_micros
 from onefold.operations.attempts import Past
 from onefold.operations.endings import Locked, Move, apply, remove

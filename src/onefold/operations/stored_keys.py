@@ -30,8 +30,7 @@ from onefold.operations.statement import ids_by_shard
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from onefold.model.job import Duplicates
-    from onefold.model.stored_key import KeyHolder, Question
+    from onefold.model.stored_key import Duplicates, KeyHolder, Question
     from onefold.operations.statement import Operation, Sql
 
 
