@@ -120,4 +120,5 @@ def take_within(onefold: Onefold, connection: object, *, limit: int = 10) -> lis
     """A take whose transaction stays open: the engine's own calls commit theirs at once."""
     order = take_order(["default"], limit=limit, worker="first", lease=timedelta(hours=1))
     borrowed = onefold.within(connection)
-    return borrowed.context.store.transact(lambda sql: deliveries.take(sql, order))
+    rows = borrowed.context.store.transact(lambda sql: deliveries.take(sql, order))
+    return [row.job() for row in rows]

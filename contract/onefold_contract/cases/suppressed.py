@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onefold.errors import JobNotFound
-from onefold.model.job import NewJob, Suppressed
+from onefold.model.job import NewJob
 from onefold.model.lifecycle import Retention
+from onefold.model.stored_key import Suppressed
 from onefold_contract.cases.common import DAY, HOUR, SECOND, complete
 
 if TYPE_CHECKING:
