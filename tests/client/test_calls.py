@@ -421,6 +421,19 @@ def test_queues_are_saved_paused_counted_and_removed(stage: Stage) -> None:
     assert client.queues.delete("payments") is False
 
 
+def test_a_queue_that_was_read_is_not_saved_without_its_headers(stage: Stage) -> None:
+    client = stage.client
+    saved = client.queues.save("mail", QueueSettings(headers={"X-Team": "a"}))
+    assert client.queues.save("mail", saved).headers == {"X-Team": "a"}
+    read = client.queues.get("mail")
+
+    with pytest.raises(InvalidInput, match="X-Team") as rejected:
+        client.queues.save("mail", read)
+    assert rejected.value.field == "headers"
+    again = client.queues.save("mail", msgspec.structs.replace(read, headers={"X-Team": "b"}))
+    assert again.headers == {"X-Team": "b"}
+
+
 def test_keys_are_listed_asked_about_and_forced(stage: Stage) -> None:
     client = stage.client
     made = client.enqueue("mail", {"n": 1}, queue="email", unique_key="order:1")

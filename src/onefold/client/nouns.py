@@ -52,6 +52,10 @@ class ClientQueues(Calls[Mode]):
     def save(self, name: str, settings: QueueSettings = DEFAULTS) -> Procedure[Queue]:
         """Create a queue, or replace its settings: an omitted one is set to its default."""
         body = checked(settings)
+        if isinstance(settings, Queue) and settings.header_names and not settings.headers:
+            # `get` and `find` do not return the values, so this would remove the headers.
+            reason = f"must have the values of {', '.join(settings.header_names)}"
+            raise InvalidInput("headers", f"{reason}: a queue that was read does not have them")
         response = yield from self._connection.put(path("queues", name), body)
         return decode(response, Queue)
 
