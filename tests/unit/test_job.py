@@ -91,8 +91,7 @@ def test_the_payload_is_not_printed() -> None:
 def test_a_new_job_has_the_defaults_of_the_design() -> None:
     new = NewJob("email")
 
-    assert (new.payload, new.queue, new.priority) == ({}, "default", 0)
-    assert prepare(new, "", now=NOW).request.max_attempts == 8
+    assert (new.payload, new.queue, new.priority, new.max_attempts) == ({}, "default", 0, 8)
     assert new.idempotency_for == timedelta(hours=24)
     assert new.payload is not NewJob("email").payload
 

@@ -130,7 +130,7 @@ class JobTemplate(
     """Lower runs first."""
     delay: Duration | None = None
     max_attempts: Attempts | None = None
-    """By default 8, or over HTTP that of the queue; so are backoff and retention."""
+    """By default the queue's, as are backoff and retention."""
     unique_key: str | None = None
     """While a job holds this key, an enqueue with it returns that job."""
     unique_while: UniqueWhile | None = None
@@ -155,7 +155,13 @@ class JobTemplate(
         set_durations(self, "delay", "unique_for", "timeout")
 
 
-class NewJob(JobTemplate, frozen=True):
+class NewJobTemplate(JobTemplate, frozen=True, kw_only=True):
+    """A template that is complete: no queue fills in the attempts."""
+
+    max_attempts: Attempts = DEFAULT_ATTEMPTS
+
+
+class NewJob(NewJobTemplate, frozen=True):
     """A job to be enqueued. All fields but the kind have a default."""
 
     kind: str

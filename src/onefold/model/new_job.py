@@ -16,7 +16,7 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
-from onefold.model.job import DAY, DEFAULT_ATTEMPTS, JobState, Json, NewJob
+from onefold.model.job import DAY, JobState, Json, NewJob
 from onefold.model.job_options import encode_options
 from onefold.model.json_text import encode_payload, read_raw, sorted_payload
 from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
@@ -108,11 +108,10 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
     if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("job", f"must be a NewJob, got {job!r}")
     kind, queue = job.kind, job.queue
-    max_attempts = DEFAULT_ATTEMPTS if job.max_attempts is None else job.max_attempts
     try:
-        _check(kind, queue, job.priority, max_attempts)
+        _check(kind, queue, job.priority, job.max_attempts)
     except TypeError:  # not hashable, so not cached, and not valid either
-        _check.__wrapped__(kind, queue, job.priority, max_attempts)
+        _check.__wrapped__(kind, queue, job.priority, job.max_attempts)
     if isinstance(job.payload, msgspec.Raw):
         payload, value = read_raw(job.payload)
     else:
@@ -132,7 +131,7 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
         job.priority,
         None if job.run_at is None else to_micros(job.run_at, "run_at"),
         0 if job.delay is None else _delay(job, job.delay),
-        max_attempts,
+        job.max_attempts,
         payload,
         keys.fingerprint,
         keys.unique_kind,
