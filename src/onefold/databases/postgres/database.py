@@ -23,6 +23,7 @@ from urllib.parse import quote
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
@@ -193,8 +194,8 @@ class PostgresDatabase:
         effort = self._effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = self.get_connection()
-            attempt = PostgresTransaction(connection, self.clock, effort, write=write)
             try:
+                attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 sql = self._sql_retry if effort.resends else self._sql_first_try
                 return run(attempt.run(build, sql), called)
             except BaseException as error:
@@ -224,8 +225,8 @@ class PostgresDatabase:
         effort = self._effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = await self.aget_connection()
-            attempt = PostgresTransaction(connection, self.clock, effort, write=write)
             try:
+                attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 sql = self._sql_retry if effort.resends else self._sql_first_try
                 return await run_async(attempt.run(build, sql), awaited)
             except Exception as error:
@@ -562,8 +563,13 @@ class PostgresDatabase:
 
 
 def _give_back(pool: Pool, connection: Session) -> None:
-    """Reset the connection for the next use, whatever the handler has set."""
-    if not connection.closed:
+    """Reset the connection for the next use, whatever the handler has set.
+
+    Close it if its transaction could not be ended, as after an interrupt.
+    """
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        connection.close()
+    else:
         connection.isolation_level = None
         connection.row_factory = tuple_row
     pool.putconn(connection)
@@ -571,7 +577,9 @@ def _give_back(pool: Pool, connection: Session) -> None:
 
 async def _agive_back(pool: AsyncPool, connection: AsyncSession) -> None:
     """`_give_back`, awaited."""
-    if not connection.closed:
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        await connection.close()
+    else:
         await connection.set_isolation_level(None)
         connection.row_factory = tuple_row
     await pool.putconn(connection)

@@ -235,12 +235,18 @@ class Session(psycopg.Connection[TupleRow]):
 
     def send(self, queries: Sequence[Query]) -> None:
         """Run statements in one round trip."""
-        with self.pipeline() if PIPELINES else nullcontext():
-            for text, parameters, cursor in queries:
-                if cursor is None:
-                    self.execute(text, prepare=False)
-                else:
-                    cursor.execute(text, parameters)
+        try:
+            with self.pipeline() if PIPELINES else nullcontext():
+                for text, parameters, cursor in queries:
+                    if cursor is None:
+                        self.execute(text, prepare=False)
+                    else:
+                        cursor.execute(text, parameters)
+        except psycopg.Error as error:
+            # An interrupted pipeline cannot be left, and psycopg raises that error instead.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
 
 
 class AsyncSession(psycopg.AsyncConnection[TupleRow]):
