@@ -11,7 +11,7 @@ COUNT: Final = b"GET /count "
 
 
 class Endpoint(asyncio.Protocol):
-    """One connection. Requests receive apart by their length."""
+    """One connection. Requests are separated by their length."""
 
     count = 0
 
