@@ -92,6 +92,14 @@ def test_the_queue_of_a_schedule_is_paused_before_its_first_tick(place: Place) -
         assert settings(onefold, "reports").paused
 
 
+def test_queues_that_only_have_jobs_are_found_by_counting_them(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.queues.set_limits("bulk", limit=Limit(concurrency=1))
+        onefold.enqueue("letter", queue="email")
+        assert [queue.name for queue in onefold.queues.find()] == ["bulk", "email"]
+        assert [queue.name for queue in onefold.queues.find(counts=False)] == ["bulk"]
+
+
 def test_declaring_nothing_says_nothing(place: Place) -> None:
     with place.open() as onefold:
         onefold.queues.store_declared()

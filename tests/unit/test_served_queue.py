@@ -161,3 +161,14 @@ def test_counts_of_shards_are_added() -> None:
     assert QueueCounts(1, 2, 3, 4, 5).plus(QueueCounts(10, 20, 30, 40, 50)) == QueueCounts(
         11, 22, 33, 44, 55
     )
+
+
+def test_a_secret_is_not_in_the_text_of_its_struct() -> None:
+    secret = SigningSecret(new_secret(), MOMENT)
+    assert secret.secret not in repr(secret)
+    assert secret.secret not in str(QueueSettings(previous_secrets=(secret,)))
+
+
+def test_a_rate_whose_period_is_too_long_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="a period that is too long"):
+        Limit(rate="1/999999999999999d")

@@ -80,7 +80,7 @@ BAD: Final[dict[str, list[dict[str, Any]]]] = {
     "retention.cancelled": [{"retention": Retention(cancelled=span)} for span in BAD_SPANS],
     "retention": [{"retention": HOUR}, {"retention": {"completed": HOUR}}],
     "priority": [{"priority": n} for n in (-32769, 32768, 1.0, "1", None, True)],
-    "max_attempts": [{"max_attempts": n} for n in (0, 101, -1, 8.0, "8", True)],
+    "max_attempts": [{"max_attempts": n} for n in (0, 101, -1, 8.0, "8", None, True)],
     "request_id": [{"request_id": text} for text in ("a\x00b", "\ud800", "x" * 513, 7)],
     "backoff": [{"backoff": MINUTE}, {"backoff": "exponential"}],
     "unique": [{"unique": rule} for rule in (_empty_key, _no_key, "to")],
