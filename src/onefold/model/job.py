@@ -23,7 +23,7 @@ from onefold.model.job_options import TAGS, read_options
 from onefold.model.json_text import decode_payload, is_object
 from onefold.model.lifecycle import Event, Retention, State
 from onefold.model.retry import Backoff
-from onefold.model.timestamps import MICROSECOND, Duration, Moment, from_micros, set_durations
+from onefold.model.timestamps import MICROSECOND, Duration, Moment, from_micros
 from onefold.model.unique import Unique
 from onefold.model.wire import Attempts, Priority
 
@@ -150,10 +150,6 @@ class JobTemplate(
     store_result: bool | None = None
     """Store the handler's result; by default as the kind declares."""
 
-    def __post_init__(self) -> None:
-        """A plain timedelta becomes a `Duration`."""
-        set_durations(self, "delay", "unique_for", "timeout")
-
 
 class NewJobTemplate(JobTemplate, frozen=True, kw_only=True):
     """A template that is complete: no queue fills in the attempts."""
@@ -179,9 +175,6 @@ class NewJob(NewJobTemplate, frozen=True):
     """The trace context that the run continues."""
     tick: datetime | None = None
     """The moment of a schedule that the job was enqueued for."""
-
-    def __post_init__(self) -> None:
-        """Durations stay as they are: a new job is not sent."""
 
 
 class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):

@@ -19,7 +19,14 @@ from onefold.model.ids import hash12
 from onefold.model.job import DEFAULT_QUEUE, Enqueued, JobTemplate, Json, NewJob
 from onefold.model.json_text import decode_payload
 from onefold.model.new_job import Prepared, prepare
-from onefold.model.timestamps import LATEST, MICROSECOND, Moment, from_micros, to_micros
+from onefold.model.timestamps import (
+    LATEST,
+    MICROSECOND,
+    Moment,
+    from_micros,
+    set_durations,
+    to_micros,
+)
 from onefold.model.unique import Unique
 from onefold.model.wire import decoder, encode
 
@@ -69,6 +76,10 @@ class ScheduleSettings(
     """What happens to missed ticks."""
     catch_up_most: int | None = None
     """With `all`, how many missed ticks get a job: the newest; by default 100."""
+
+    def __post_init__(self) -> None:
+        """A plain timedelta becomes a `Duration`."""
+        set_durations(self, "delay", "unique_for", "timeout")
 
     @property
     def payload(self) -> Json:
