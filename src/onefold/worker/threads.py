@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
@@ -49,9 +50,21 @@ class ThreadTask:
         with self._lock:
             self.abandoned = True
             if self._thread is not None:
+                _wait_for_starting_threads()
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._thread), ctypes.py_object(Interrupted)
                 )
+
+
+def _wait_for_starting_threads() -> None:
+    """Until it runs, a new thread has the id of the thread that starts it.
+
+    It would receive the exception instead, and the thread that starts it would wait forever.
+    """
+    for _ in range(100):
+        if all(thread.ident is not None for thread in threading.enumerate()):
+            return
+        time.sleep(0.001)
 
 
 class Threads:
