@@ -274,7 +274,7 @@ async def _closed_midway(server: Scripted) -> None:
     async with AsyncClient(server.url, tries=1) as client:
         events = client.events()
         waiting = asyncio.ensure_future(anext(events))
-        while not server.asked:  # noqa: ASYNC110 - nobody tells it
+        while not server.asked:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
         await events.close()
         with pytest.raises(StopAsyncIteration):
@@ -291,12 +291,12 @@ async def _left_alone(server: Scripted) -> list[Any]:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     async with AsyncClient(server.url) as client:
         waiting = asyncio.ensure_future(anext(client.events()))
-        while not server.asked:  # noqa: ASYNC110 - nobody tells it
+        while not server.asked:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait((waiting,))
         del waiting
-    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nobody tells it
+    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
     gc.collect()
     return told

@@ -183,3 +183,8 @@ def test_json_that_is_not_a_backoff_is_rejected_by_its_member(body: bytes, field
     with pytest.raises(BadBody) as rejected:
         decode(body, Backoff)
     assert rejected.value.field == field
+
+
+def test_a_backoff_of_another_class_defines_its_wait() -> None:
+    with pytest.raises(NotImplementedError):
+        Backoff().wait(1)

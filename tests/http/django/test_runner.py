@@ -135,7 +135,6 @@ def test_each_test_finds_empty_tables_and_no_database_is_left(
     assert leftovers(project, store) == []
 
 
-@pytest.mark.timeout(180)  # each of three runs creates and drops three databases
 def test_clones_are_made_kept_and_made_anew(project: Project, store: Store) -> None:
     for options in (["--keepdb"], ["--keepdb"], ["--noinput"]):
         assert "OK" in project.manage("test", "--parallel", "2", *options)

@@ -15,7 +15,7 @@ from tests.server.events.stream import Stream
 
 async def until(holds: Callable[[], bool]) -> None:
     """Let others go on until it holds; pytest's timeout bounds it."""
-    while not holds():  # noqa: ASYNC110 - nobody tells it
+    while not holds():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
 
 

@@ -49,7 +49,7 @@ async def test_nothing_is_built_while_nobody_listens() -> None:
     assert (before, bool(hooks.listeners)) == (False, True)
 
     feed.leave("acme", subscription)
-    while bool(hooks.listeners):  # noqa: ASYNC110 - nobody tells it
+    while bool(hooks.listeners):  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
 
 
