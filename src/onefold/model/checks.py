@@ -143,8 +143,7 @@ def key(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
         raise InvalidInput(field, f"must be a string, got {value!r}")
     if not value:
         raise InvalidInput(field, "must not be empty")
-    text(value, field, longest=longest)
-    return value
+    return text(value, field, longest=longest)
 
 
 def text(value: object, field: str, *, longest: int = KEY_BYTES) -> str:

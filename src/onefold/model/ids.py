@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Final
@@ -31,7 +32,7 @@ HASHES: Final = 4096
 """How many values the hash in an id has: the largest number of shards."""
 
 _RANDOM_DIGITS: Final = 11
-_BLOCK: Final = 64
+_BLOCK: Final = 1024
 _COUNTER_END: Final = 1 << 18
 _VARIANT: Final = 0b10 << 18
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -82,15 +83,15 @@ class IdMaker:
                 self._begin(now)
             elif self._counter + count >= _COUNTER_END:
                 self._begin(self._millisecond + 1)
-            while len(self._pool) < count:
-                self._pool.extend(_random_digits())
             first = (_VARIANT | self._counter) + 1
             self._counter += count
             stem = f"{self._prefix}{self._hash}"
-            tails = self._pool[-count:]
-            del self._pool[-count:]
+        noise = os.urandom(6 * count).hex()
         counts = [f"{number:x}" for number in range(first, first + count)]
-        return [f"{stem}-{c[:4]}-{c[4]}{tail}" for c, tail in zip(counts, tails, strict=True)]
+        return [
+            f"{stem}-{c[:4]}-{c[4]}{noise[at : at + _RANDOM_DIGITS]}"
+            for c, at in zip(counts, range(0, 12 * count, 12), strict=True)
+        ]
 
     def _noise(self) -> str:
         if not self._pool:
@@ -125,10 +126,15 @@ new_id: Final = _maker.new
 """A new id, 36 lower-case characters, with the given hash (0 to 4095) or a random one."""
 
 
-def fresh_ids() -> Iterator[str]:
-    """Ids without a key, one after the other."""
-    while True:
-        yield from _maker.several(_BLOCK)
+def fresh_ids(count: int) -> Iterator[str]:
+    """So many ids without a key, one after the other."""
+    for start in range(0, count, _BLOCK):
+        yield from _maker.several(min(_BLOCK, count - start))
+
+
+def with_hash(job_id: str, digest: str) -> str:
+    """The id with the hash of a key, from the `key_digest` of that key."""
+    return f"{job_id[:15]}{digest[1:4]}{job_id[18:]}"
 
 
 def parse_id(value: object, field: str = "id") -> str:
@@ -175,14 +181,18 @@ def shard_count(value: object) -> int:
 
 def hash12(*parts: str) -> int:
     """The 12 bits of a key for an id, from SHA-256, which PostgreSQL has, too."""
-    digest = sha256(length_prefixed(*parts)).digest()
-    return int.from_bytes(digest[:2], "big") & (HASHES - 1)
+    return int(sha256(length_prefixed(*parts)).hexdigest()[1:4], 16)
 
 
 def advisory_lock_key(*parts: str) -> int:
     """The advisory lock of a key on PostgreSQL: a signed 64-bit number."""
     digest = blake2b(length_prefixed(*parts), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
+
+
+def key_digest(first: bytes, last: bytes) -> str:
+    """SHA-256 of parts that can be separated again; `first` are the `common_parts` of many keys."""
+    return sha256(b"%b%d:%b" % (first, len(last), last)).hexdigest()
 
 
 def length_prefixed(*parts: str) -> bytes:
@@ -195,3 +205,7 @@ def length_prefixed(*parts: str) -> bytes:
     # A digest never fails: text that is not valid Unicode is rejected elsewhere, with its field.
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return b"".join(b"%d:%b" % (len(part), part) for part in encoded)
+
+
+common_parts: Final = lru_cache(maxsize=1024)(length_prefixed)
+"""`length_prefixed` for what many keys begin with, such as a tenant and a kind."""

@@ -48,12 +48,14 @@ def encode_payload(value: Any) -> str:
     that are keys of a dictionary become text. A `msgspec.Raw` is stored unchanged. A value that is
     not JSON is an `InvalidInput`.
     """
-    return read_raw(value)[0] if isinstance(value, msgspec.Raw) else _encode(_stored, value)
+    return read_payload(value)[0]
 
 
-def read_raw(raw: msgspec.Raw) -> tuple[str, Any]:
-    """The text of JSON that arrived as bytes, and its value."""
-    text = _text(raw)
+def read_payload(value: Any) -> tuple[str, Any]:
+    """The text that is stored for a payload, and its value; JSON that arrived as bytes is read."""
+    if not isinstance(value, msgspec.Raw):
+        return _encode(_stored, value), value
+    text = _text(value)
     value = decode_payload(text)
     _check_depth(text)
     return text, value
@@ -61,23 +63,27 @@ def read_raw(raw: msgspec.Raw) -> tuple[str, Any]:
 
 def sorted_payload(value: Any) -> str:
     """The payload's JSON with its members, and the elements of its sets, in sorted order."""
-    if isinstance(value, msgspec.Raw):
-        value = decode_payload(_text(value))
+    text, value = read_payload(value)
+    return sorted_json(text, value).decode()
+
+
+def sorted_json(text: str, value: Any) -> bytes:
+    """`sorted_payload` of a value that `read_payload` has checked, in UTF-8."""
     try:
-        return _encode(_sorted, value)
-    except InvalidInput:
+        return _sorted.encode(value)
+    except (InvalidInput, TypeError, ValueError):
         # msgspec sorts text only. In the stored form, all names are text and all sets are lists.
-        return _encode(_sorted, decode_payload(encode_payload(value)))
+        return _encode(_sorted, decode_payload(text)).encode()
 
 
-def _text(raw: msgspec.Raw) -> str:
+def _text(raw: bytes | msgspec.Raw) -> str:
     try:
         return bytes(raw).decode()
     except UnicodeError as error:
         raise _not_text() from error
 
 
-def decode_payload(text: str | msgspec.Raw) -> Any:
+def decode_payload(text: str | bytes | msgspec.Raw) -> Any:
     """The plain JSON value of a stored payload; integers of any size, exactly."""
     try:
         return _decoder.decode(text)

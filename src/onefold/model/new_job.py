@@ -15,12 +15,12 @@ import msgspec
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
-from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
+from onefold.model.ids import common_parts, fresh_ids, key_digest, new_id, shard_of, with_hash
 from onefold.model.job import DAY, JobState, Json, NewJob
 from onefold.model.job_options import encode_options
-from onefold.model.json_text import encode_payload, read_raw, sorted_payload
+from onefold.model.json_text import read_payload, sorted_json
 from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
-from onefold.model.unique import Unique, fingerprint
+from onefold.model.unique import Unique, payload_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> list[Prepar
     `now` decides the buckets of derived keys, and whether a job is scheduled or ready.
     """
     prepared: list[Prepared] = []
-    ids = fresh_ids()
+    ids = fresh_ids(len(jobs))
     for item, job in enumerate(jobs):
         try:
             prepared.append(prepare(job, tenant, now=now, ids=ids))
@@ -104,7 +104,7 @@ def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> list[Prepar
 
 
 def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = None) -> Prepared:
-    """Check and encode one job; `ids` are for jobs of a batch that have no key."""
+    """Check and encode one job; `ids` are those of a batch."""
     if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("job", f"must be a NewJob, got {job!r}")
     kind, queue = job.kind, job.queue
@@ -112,14 +112,15 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
         _check(kind, queue, job.priority, job.max_attempts)
     except TypeError:  # not hashable, so not cached, and not valid either
         _check.__wrapped__(kind, queue, job.priority, job.max_attempts)
-    if isinstance(job.payload, msgspec.Raw):
-        payload, value = read_raw(job.payload)
-    else:
-        payload, value = encode_payload(job.payload), job.payload
+    payload, value = read_payload(job.payload)
     if len(payload) > PAYLOAD_BYTES // 4 and (size := len(payload.encode())) > PAYLOAD_BYTES:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
-    keys = _keys(job, value, tenant, now)
-    job_id = keys.job_id or (new_id() if ids is None else next(ids))
+    job_id = new_id() if ids is None else next(ids)
+    keys = _NO_KEYS
+    if _has_keys(job):
+        keys = _keys(job, payload, value, tenant, now)
+        if keys.digest is not None:
+            job_id = with_hash(job_id, keys.digest)
 
     # By position: names cost a bulk enqueue a tenth of its time.
     request = NewJobRow(
@@ -177,9 +178,11 @@ def _has_options(job: NewJob) -> bool:
 
 
 class _Keys(msgspec.Struct, frozen=True, gc=False):
-    """The keys of a job, and the id that follows from them."""
+    """The keys of a job."""
 
-    job_id: str | None = None
+    digest: str | None = None
+    """Of the key that decides the shard: the unique key, since the constraint must see all rows
+    with that key, or the publish key. The id carries it."""
     fingerprint: str | None = None
     unique_kind: str | None = None
     unique_key: str | None = None
@@ -191,41 +194,44 @@ class _Keys(msgspec.Struct, frozen=True, gc=False):
 _NO_KEYS: Final = _Keys()
 
 
-def _keys(job: NewJob, value: Json, tenant: str, now: Now) -> _Keys:
-    """Check the options about keys, and derive what follows from the payload.
-
-    The id carries the hash that decides the shard: of the unique key, since the constraint must see
-    all rows with that key, or of the publish key.
-    """
-    if (
+def _has_keys(job: NewJob) -> bool:
+    """Whether an option about keys is given."""
+    return not (
         job.unique_key is None
         and job.unique is None
         and job.idempotency_key is None
         and job.unique_while is None
         and job.unique_for is None
         and not job.across_kinds
-    ):
-        return _NO_KEYS
-    hashed = sorted_payload(value)
-    unique_key = None
-    if job.unique_key is not None or job.unique is not None:
-        unique_key = _unique_key(job, value, hashed, now)
-    states, unique_for = _scope(job, unique_key)
-    job_id = unique_kind = mark = publish = None
+    )
+
+
+def _keys(job: NewJob, payload: str, value: Json, tenant: str, now: Now) -> _Keys:
+    """Check the options about keys, and derive what follows from the payload."""
+    hashed = sorted_json(payload, value)
+    unique_key = job.unique_key
+    if unique_key is not None:
+        checks.key(unique_key, "unique_key")
+    elif job.unique is not None:
+        unique_key = _derived_key(job, job.unique, value, hashed, now)
+    states, unique_for = SCOPES["active"], None
+    if unique_key is None or job.unique_while is not None or job.unique_for is not None:
+        states, unique_for = _scope(job, unique_key)
+    digest = unique_kind = mark = publish = None
     if job.idempotency_key is not None:
         text = checks.key(job.idempotency_key, "idempotency_key")
         publish_key = ClaimKey(tenant, "publish", job.queue, text)
         keep = DAY // MICROSECOND
         if job.idempotency_for is not DAY:
             keep = span(job.idempotency_for, "idempotency_for", least=MICROSECOND)
-        publish = Publish(publish_key, fingerprint(job.kind, job.queue, hashed), keep)
+        publish = Publish(publish_key, payload_fingerprint(hashed, job.kind, job.queue), keep)
         if unique_key is None:
-            job_id = new_id(hash12(tenant, "publish", job.queue, text))
+            digest = key_digest(common_parts(tenant, "publish", job.queue), text.encode())
     if unique_key is not None:
         unique_kind = "" if job.across_kinds else job.kind
-        job_id = new_id(hash12(tenant, unique_kind, unique_key))
-        mark = fingerprint(job.kind, hashed)
-    return _Keys(job_id, mark, unique_kind, unique_key, states, unique_for, publish)
+        digest = key_digest(common_parts(tenant, unique_kind), unique_key.encode())
+        mark = payload_fingerprint(hashed, job.kind)
+    return _Keys(digest, mark, unique_kind, unique_key, states, unique_for, publish)
 
 
 def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
@@ -239,16 +245,13 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
     ]
 
 
-def _unique_key(job: NewJob, value: Json, hashed: str, now: Now) -> str | None:
-    if job.unique_key is not None:
-        return checks.key(job.unique_key, "unique_key")
-    rule = job.unique
+def _derived_key(job: NewJob, rule: object, value: Json, hashed: bytes, now: Now) -> str:
     if isinstance(rule, Unique):
         if rule.rule is None:
             moment = None
             if rule.bucket is not None:
                 moment = from_micros(_read(now))
-            return checks.key(rule.key_of_text(job.kind, hashed, now=moment), "unique")
+            return checks.key(rule.key_of_json(job.kind, hashed, now=moment), "unique")
         rule = rule.rule
     if not callable(rule):
         raise InvalidInput("unique", f"must be Unique or a function, got {rule!r}")

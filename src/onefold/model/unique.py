@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
-from onefold.model.ids import length_prefixed
+from onefold.model.ids import common_parts, key_digest, length_prefixed
 from onefold.model.json_text import (
     canonical_json,
     decode_payload,
     is_array,
     is_object,
-    sorted_payload,
+    read_payload,
+    sorted_json,
 )
 from onefold.model.timestamps import span, to_micros
 
@@ -125,12 +126,12 @@ class Unique:
             raise InvalidInput("kind", "must not be empty")
         if self.rule is not None:
             return checks.key(self.rule(kind, payload), "unique")
-        return self.key_of_text(kind, sorted_payload(payload), now=now)
+        return self.key_of_json(kind, sorted_json(*read_payload(payload)), now=now)
 
-    def key_of_text(self, kind: str, payload: str, *, now: datetime | None = None) -> str:
-        """The key of a payload that is sorted text.
+    def key_of_json(self, kind: str, payload: bytes, *, now: datetime | None = None) -> str:
+        """The key of a payload that is sorted JSON.
 
-        Text, so that a datetime and its text are the same field. Sorted, because the order of a set
+        JSON, so that a datetime and its text are the same field. Sorted, because the order of a set
         differs between processes.
         """
         hashed = self._select(kind, decode_payload(payload))
@@ -161,9 +162,14 @@ def fingerprint(*parts: str) -> str:
     return sha256(length_prefixed(*parts)).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
+def payload_fingerprint(payload: bytes, *parts: str) -> str:
+    """The fingerprint of the parts and of a payload that is sorted JSON."""
+    return key_digest(common_parts(*parts), payload)[:_FINGERPRINT_DIGITS]
+
+
 def request_fingerprint(*parts: str, payload: Any) -> str:
     """A digest of a request: its kind (and queue), and its payload in any member order."""
-    return fingerprint(*parts, sorted_payload(payload))
+    return payload_fingerprint(sorted_json(*read_payload(payload)), *parts)
 
 
 def field_at(payload: Any, path: Path) -> Any:
