@@ -26,9 +26,10 @@ class EnqueueDuplicate(Scenario):
 
     def check(self, onefold: Onefold) -> None:
         assert [job.id for job in self.jobs(onefold)] == [self.holder]
+        # A note is written behind, and lost with its process.
         noted = onefold.keys.duplicates(self.holder)
-        assert noted.count in {1, 2}
-        assert {one.request_id for one in noted.recent} == {"again"}
+        assert noted.count in {0, 1, 2}
+        assert {one.request_id for one in noted.recent} <= {"again"}
 
 
 class EnqueueBatch(Scenario):

@@ -431,6 +431,8 @@ class JobMachine(RuleBasedStateMachine):
         )
 
     def _compare_duplicates(self) -> None:
+        # The notes of this process are written behind.
+        self.store.onefold.context.duplicate_log.flush()  # pyright: ignore[reportPrivateUsage]
         rows = self.store.rows(
             "select job_id, sum(number) from ("
             " select job_id, 1 as number from {duplicate}"

@@ -238,6 +238,7 @@ class TestAllShards:
         jobs = spread(subject, each=2)
         for job in jobs:
             subject.enqueue("email", unique_key=job.unique_key)
+            assert subject.keys.duplicates(job.id).count == 1
         assert subject.deliveries.fold() == len(jobs)
         subject.deliveries.finish(subject.take(limit=len(jobs)))
         subject.clock.advance(2 * DAY)

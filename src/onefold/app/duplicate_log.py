@@ -1,7 +1,8 @@
 """`DuplicateLog`: notes about requests that a key has suppressed, written after the response.
 
 A note waits in memory until a thread writes it with others. If the process dies, or has too many
-notes, notes are lost and nothing else. `close` writes the notes that wait.
+notes, notes are lost and nothing else. `close`, and `why` of this process, write the notes that
+wait.
 """
 
 from __future__ import annotations
@@ -14,20 +15,22 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from onefold.operations import stored_keys
-from onefold.operations.stored_keys import Note
+from onefold.operations import duplicate_notes
+from onefold.operations.duplicate_notes import Note, notes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from onefold.databases import Database, Store
     from onefold.model.claim import ClaimKey
+    from onefold.model.job import Enqueued
+    from onefold.model.new_job import Prepared
 
 PAUSE: Final = 0.25
 """Seconds for which notes are collected."""
 BATCH: Final = 1_000
-MOST: Final = 10_000
-"""Notes that may wait; further notes are dropped."""
+MOST: Final = 50_000
+"""Notes that may wait; further notes are dropped and counted."""
 LONGEST: Final = 200
 """Characters of a request id."""
 
@@ -49,21 +52,30 @@ class DuplicateLog:
         # Both are reentrant: a signal handler may note, or close, while either is held.
         self._mutex = threading.RLock()
         self._waiting: list[tuple[Database, Note]] = []
+        self._dropped = 0
         self._is_gathering = False
         self._writing = threading.RLock()
 
     def note(self, key: ClaimKey, request_id: str | None = None) -> None:
         """Note that this key has just suppressed a request."""
+        if request_id is not None:
+            request_id = request_id[:LONGEST].replace("\0", "")
+        self._add([Note(key, self._now(), request_id)])
+
+    def note_jobs(self, items: Sequence[Prepared], answers: Sequence[Enqueued]) -> None:
+        """Note the requests of a call that jobs have just suppressed."""
+        if notes := notes_of(items, answers, self._now()):
+            self._add(notes)
+
+    def _add(self, notes: Sequence[Note]) -> None:
         if self._process != os.getpid():
             # A forked child has neither the threads nor the requests of its parent.
             self._begin()
-        if request_id is not None:
-            request_id = request_id[:LONGEST].replace("\0", "")
-        note = Note(key, self._now(), request_id)
+        database = self._store.database
         with self._mutex:
-            if len(self._waiting) >= MOST:
-                return
-            self._waiting.append((self._store.database, note))
+            room = MOST - len(self._waiting)
+            self._waiting += [(database, note) for note in notes[:room]]
+            self._dropped += max(0, len(notes) - room)
             if self._is_gathering:
                 return
             self._is_gathering = True
@@ -93,7 +105,7 @@ class DuplicateLog:
                 try:
                     for first in range(0, len(notes), BATCH):
                         batch = notes[first : first + BATCH]
-                        database.transact(partial(stored_keys.note, notes=batch))
+                        database.transact(partial(duplicate_notes.note, notes=batch))
                 except Exception as error:  # noqa: BLE001
                     log.warning(
                         "Suppressed duplicates could not be noted, and are not counted: %s", error
@@ -107,6 +119,11 @@ class DuplicateLog:
         """The notes that wait, by database."""
         with self._mutex:
             taken, self._waiting = self._waiting, []
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            log.warning(
+                "%d suppressed duplicates are not counted: %d waited to be noted.", dropped, MOST
+            )
         notes_of: dict[int, tuple[Database, list[Note]]] = {}
         for database, note in taken:
             notes_of.setdefault(id(database), (database, []))[1].append(note)

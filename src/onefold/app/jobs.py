@@ -106,8 +106,11 @@ class JobCalls:
         answers: list[Enqueued]
         with context.hooks.enqueueing(items) as under_way:
             stored = under_way.items
-            answers = yield Transact(lambda sql: enqueue.enqueue(sql, stored, policy))
+            noted = context.borrowed is not None
+            answers = yield Transact(lambda sql: enqueue.enqueue(sql, stored, policy, notes=noted))
             under_way.answers = answers
+        if not noted:
+            context.duplicate_log.note_jobs(items, answers)
         return EnqueuedMany.of(answers, JobResults(context))
 
     def get(self, job_id: str) -> Job | None:
@@ -255,10 +258,12 @@ def enqueue_new(
     answer: Enqueued
     if hooks.listeners or hooks.around_enqueue or hooks.carrier is not None:
         with hooks.enqueueing((item,)) as under_way:
-            answer = yield Batch(enqueue_item(under_way.items[0], policy))
+            answer = yield Batch(enqueue_item(context, under_way.items[0], policy))
             under_way.answers = (answer,)
     else:
-        answer = yield Batch(enqueue_item(item, policy))
+        answer = yield Batch(enqueue_item(context, item, policy))
+    if answer.duplicate and context.borrowed is None:
+        context.duplicate_log.note_jobs((item,), (answer,))
     set_results(answer, JobResults(context))
     return answer
 
@@ -281,11 +286,17 @@ def _pop_policy(options: dict[str, Any]) -> DuplicatePolicy:
     return enqueue.policy(**{name: options.pop(name) for name in names})
 
 
-def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqueued]:
-    """An enqueue that shares a statement with others of the same policy, of any tenant."""
+def enqueue_item(
+    context: Context, item: Prepared, policy: DuplicatePolicy
+) -> Item[Prepared, Enqueued]:
+    """An enqueue that shares a statement with others of the same policy, of any tenant.
+
+    In a caller's transaction, a rollback takes the notes back, too.
+    """
     request, publish = item.request, item.publish
-    if publish is None:
-        many = partial(enqueue.enqueue, policy=policy, singly=True)
+    if publish is None or context.borrowed is not None:
+        notes = context.borrowed is not None
+        many = partial(enqueue.enqueue, policy=policy, singly=True, notes=notes)
         return Item(many, item, ("enqueue", policy), request.unique or request.id)
     # A publish key mostly belongs to one caller; a unique key is more often held by others.
     many = partial(enqueue.publish, policy=policy)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
 
+from onefold.databases.handler_transaction import innermost
 from onefold.effects.claims import LEASE, SURFACE, open_surface, settle_item
 from onefold.effects.lock import lock_key
 from onefold.errors import ConflictingOptions, InvalidInput
@@ -267,7 +268,7 @@ class Keys:
         request. `surface` and `scope` narrow the search.
         """
         build = self._asking_why(key, surface, scope, fingerprint, payload)
-        self._context.duplicate_log.flush()
+        self._flush()
         return self._context.store.transact(build, write=False)
 
     async def awhy(
@@ -281,7 +282,7 @@ class Keys:
     ) -> Why:
         """`why`, awaited."""
         build = self._asking_why(key, surface, scope, fingerprint, payload)
-        await self._context.duplicate_log.aflush()
+        await self._aflush()
         return await self._context.store.atransact(build, write=False)
 
     def _asking_why(
@@ -308,11 +309,25 @@ class Keys:
 
     def duplicates(self, job_id: str) -> Duplicates:
         """The duplicates that the keys of a job have suppressed: number, times, request ids."""
-        return self._context.store.transact(self._counting(job_id), write=False)
+        build = self._counting(job_id)
+        self._flush()
+        return self._context.store.transact(build, write=False)
 
     async def aduplicates(self, job_id: str) -> Duplicates:
         """`duplicates`, awaited."""
-        return await self._context.store.atransact(self._counting(job_id), write=False)
+        build = self._counting(job_id)
+        await self._aflush()
+        return await self._context.store.atransact(build, write=False)
+
+    def _flush(self) -> None:
+        """Write the notes of this process, unless a transaction here could make that wait."""
+        if self._context.borrowed is None and innermost.get() is None:
+            self._context.duplicate_log.flush()
+
+    async def _aflush(self) -> None:
+        """`_flush`, awaited."""
+        if self._context.borrowed is None and innermost.get() is None:
+            await self._context.duplicate_log.aflush()
 
     def _counting(self, job_id: str) -> Build[Duplicates]:
         wanted = parse_id(job_id)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, get_args
 import msgspec
 
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
-from onefold.model.ids import shard_of
 from onefold.model.job import Enqueued, JobState, OnDuplicate, OnMismatch
 from onefold.model.lifecycle import State
 from onefold.model.new_job import INSERT_COLUMNS, NewJobRow, Prepared, placed
 from onefold.model.timestamps import span
+from onefold.operations.duplicate_notes import note, notes_of
 from onefold.operations.on_duplicate import Change, change_holders
 from onefold.operations.publish_keys import (
     PublishKeyState,
@@ -82,12 +82,18 @@ def policy(
 
 
 def enqueue(
-    sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy, *, singly: bool = False
+    sql: Sql,
+    items: Sequence[Prepared],
+    policy: DuplicatePolicy,
+    *,
+    singly: bool = False,
+    notes: bool = True,
 ) -> Operation[list[Enqueued]]:
     """Insert the jobs that are new; returns a result for each item, in order.
 
     All or nothing: an error of ours removes what this call has inserted, since a caller may catch
     it and commit. The error names the item, unless each item is a call of its own (`singly`).
+    Without `notes` the caller notes the duplicates, after the commit.
     """
     if sql.shards > 1:
         items = placed(items, sql.shards)
@@ -116,25 +122,26 @@ def enqueue(
         yield from _take_back(sql, items, published)
         raise
     yield from point_publish_keys(sql, items, published, [answer.id for answer in answers])
-    yield from _log_duplicates(sql, items, answers)
+    if notes:
+        yield from note(sql, notes_of(items, answers))
     return answers
 
 
 def publish(
     sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy
 ) -> Operation[list[Enqueued]]:
-    """`enqueue` for independent calls that have publish keys.
+    """`enqueue` for independent calls that have publish keys, without notes.
 
     One statement stores keys and jobs together, and commits by itself. Only items whose keys exist
     need more statements.
     """
     if policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
-        return (yield from enqueue(sql, items, policy, singly=True))
+        return (yield from enqueue(sql, items, policy, singly=True, notes=False))
     new = yield from publish_at_once(sql, items)
     rest = [item for item in items if item.request.id not in new]
     found: dict[str, Enqueued] = {}
     if rest:
-        answers = yield from enqueue(sql, rest, policy, singly=True)
+        answers = yield from enqueue(sql, rest, policy, singly=True, notes=False)
         found = {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
     return [
         found.get(item.request.id) or Enqueued(item.request.id, state=item.state) for item in items
@@ -307,20 +314,3 @@ def _take_back(
     for chunk in chunks_by_shard(requests):
         yield sql("delete_jobs", ("shard", "id"), [(r.shard, r.id) for r in chunk])
     yield from forget_publish_keys(sql, items, published)
-
-
-def _log_duplicates(
-    sql: Sql, items: Sequence[Prepared], answers: Sequence[Enqueued]
-) -> Operation[None]:
-    rows = [
-        (shard_of(answer.id, sql.shards), answer.id, item.request_id)
-        for item, answer in zip(items, answers, strict=True)
-        # Without a job, the notes about duplicates would never be deleted.
-        if answer.duplicate and answer.state is not None
-    ]
-    if rows:
-        yield sql("log_duplicates", ("shard", "job_id", "request_id"), sorted(rows, key=_by_shard))
-
-
-def _by_shard(row: tuple[int, str, str | None]) -> int:
-    return row[0]

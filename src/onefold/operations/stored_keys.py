@@ -6,8 +6,7 @@ A key is looked up among the jobs and the claims of all surfaces, shard by shard
 from __future__ import annotations
 
 from itertools import starmap
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -109,23 +108,6 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     surface: str | None = None
     scope: str | None = None
-
-
-class Note(NamedTuple):
-    """A request that a key has suppressed."""
-
-    key: ClaimKey
-    at: int
-    request_id: str | None
-
-
-def note(sql: Sql, notes: Sequence[Note]) -> Operation[None]:
-    """Store suppressed requests. Append-only: no other transaction waits for these rows."""
-    rows = [
-        (note.key.place(sql.shards)[0], note.key.notes, note.at, note.request_id) for note in notes
-    ]
-    columns = ("shard", "job_id", "at", "request_id")
-    yield sql("note_duplicates", columns, sorted(rows, key=itemgetter(0)))
 
 
 def forget(sql: Sql, shard: int, keys: Iterable[ClaimKey]) -> Operation[None]:
