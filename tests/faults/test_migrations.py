@@ -42,6 +42,16 @@ ENQUEUE = """
 """
 
 
+def change_identity(connection: psycopg.Connection, schema: str, members: dict[str, int]) -> None:
+    """Change what the installation of a schema says of itself."""
+    connection.execute(
+        sql.SQL("update {} set value = value::jsonb || %s::jsonb where name = 'identity'").format(
+            sql.Identifier(schema, "meta")
+        ),
+        [json.dumps(members)],
+    )
+
+
 class TestAtOnce:
     def test_concurrent_migrations_of_a_schema_apply_once(
         self, postgres_url: str, postgres_schema: str
@@ -82,16 +92,7 @@ class TestOutdated:
     def test_an_old_schema_is_refused_with_the_command(
         self, caller: Caller, observer: psycopg.Connection, migrated: str
     ) -> None:
-        row = observer.execute(
-            "select obj_description(%s::regclass, 'pg_class')", [f"{migrated}.meta"]
-        ).fetchone()
-        assert row is not None
-        older = json.dumps(json.loads(row[0]) | {"version": 0})
-        observer.execute(
-            sql.SQL("comment on table {} is {}").format(
-                sql.Identifier(migrated, "meta"), sql.Literal(older)
-            )
-        )
+        change_identity(observer, migrated, {"version": 0})
 
         with pytest.raises(SchemaOutdated, match=f"onefold migrate .*{migrated}"):
             caller("enqueue", "mail")
@@ -158,20 +159,11 @@ def set_identity(
 
         return f"sqlite:///{path}", "onefold", change_row
 
-    def change_comment(members: dict[str, int]) -> None:
+    def change(members: dict[str, int]) -> None:
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            row = connection.execute(
-                "select obj_description(%s::regclass, 'pg_class')", [f"{migrated}.meta"]
-            ).fetchone()
-            assert row is not None
-            connection.execute(
-                sql.SQL("comment on table {} is {}").format(
-                    sql.Identifier(migrated, "meta"),
-                    sql.Literal(json.dumps(json.loads(row[0]) | members)),
-                )
-            )
+            change_identity(connection, migrated, members)
 
-    return postgres_url, migrated, change_comment
+    return postgres_url, migrated, change
 
 
 class TestTooNew:

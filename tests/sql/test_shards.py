@@ -124,7 +124,7 @@ def test_an_update_has_the_time_from_a_function() -> None:
 def test_every_table_that_a_statement_names_is_distributed() -> None:
     named = {table for name in SQL.names for table in re.findall(r"onefold\.(\w+)", code_of(name))}
 
-    # The identity is the installation's own, and stays on one node.
+    # The identity is the installation's own, and the same on every node.
     assert named - {"meta"} == set(DISTRIBUTED)
 
 

@@ -41,7 +41,6 @@ ONLY_POSTGRES = {
     "store_jobs",
 }
 ONLY_SQLITE = {
-    "has_identity",  # PostgreSQL answers read_identity with null instead of an error
     "ready_priorities",  # PostgreSQL visits the priorities inside its take, by LATERAL
 }
 # What every driver adds: the time, and on SQLite the machine's clock beside a test's.

@@ -97,16 +97,14 @@ def test_a_script_has_the_migrations_and_the_identity() -> None:
     assert "insert into \"app\".migration (number, name) values (1, 'initial');" in text
     assert 'insert into "app".meta (name, value)' in text
     assert "it''s me" in text
-    assert 'comment on table "app".meta is ' in text
 
 
-def test_a_script_for_sqlite_has_no_schema_and_no_comment() -> None:
+def test_a_script_for_sqlite_has_no_schema() -> None:
     text = script("sqlite", pending("sqlite", 0), Identity("me", version=1))
 
     assert "create table onefold_job" in text
     assert "insert into onefold_migration (number, name) values (1, 'initial');" in text
     assert "insert into onefold_meta (name, value)" in text
-    assert "comment on" not in text
 
 
 def test_a_script_without_migrations_only_says_who_it_is() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from onefold.operations.statement import Dialect, in_schema, quoted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onefold.operations.statement import Operation, Sql
 
 _COMPATIBLE: Final = re.compile(r"^-- Code of schema (\d+) runs on this one\.$", re.MULTILINE)
 
@@ -92,6 +93,22 @@ class Identity(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Identity)
 
 
+class StoredIdentity(NamedTuple):
+    """What a PostgreSQL database says about itself."""
+
+    text: str | None
+    """The JSON of `write_identity`; None if there are no tables of ours."""
+    database: str
+    """The name of the database."""
+
+
+def stored_identity(sql: Sql) -> Operation[StoredIdentity]:
+    """Read the identity of a PostgreSQL database, which may have no tables of ours."""
+    ((has_tables, database),) = yield sql("has_identity")
+    rows = (yield sql("read_identity")) if has_tables else ()
+    return StoredIdentity(rows[0][0] if rows else None, database)
+
+
 def read_identity(text: str, dialect: Dialect, where: str) -> Identity:
     """Read the JSON of `write_identity`; raises if this version cannot use the database."""
     identity = _decoder.decode(text)
@@ -111,7 +128,7 @@ def found_identity(text: str | None, dialect: Dialect, shards: int | None, where
 
 
 def write_identity(identity: Identity) -> str:
-    """The identity as JSON, for the table `meta` and, on PostgreSQL, the comment of that table."""
+    """The identity as JSON, for the table `meta`."""
     return msgspec.json.encode(identity).decode()
 
 
@@ -134,6 +151,4 @@ def script(
         f"insert into {prefix}meta (name, value) values ('identity', {value})\n"  # noqa: S608 - ours
         "    on conflict (name) do update set value = excluded.value;\n"
     )
-    if dialect == "postgres":
-        parts.append(f"comment on table {prefix}meta is {value};\n")
     return "\n".join(parts)

@@ -19,12 +19,13 @@ from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
 from onefold.databases.postgres.transaction import awaited, called, execute
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
+from onefold.operations.migrations import stored_identity
 from onefold.operations.statement import Operation, Rows, Statement, compiled, run, run_async
 
 if TYPE_CHECKING:
     from onefold.databases import Build, Clock, Database
     from onefold.databases.borrowed import RunText
-    from onefold.operations.migrations import Identity
+    from onefold.operations.migrations import Identity, StoredIdentity
 
 T = TypeVar("T")
 
@@ -56,23 +57,23 @@ class _BorrowedPostgres(Borrowed):
         sql = self._database.sql
         try:
             if self.session not in self._database.checked:
-                self._accept((yield sql("read_identity")), own)
+                self._accept((yield from stored_identity(sql)), own)
             return (yield from build(sql))
         except Exception as error:
             _raise_if_serialization_failure(error)
             raise
 
-    def _accept(self, rows: Rows, own: Identity) -> None:
+    def _accept(self, found: StoredIdentity, own: Identity) -> None:
         """The connection must be to our installation, or the commit would not cover the job.
 
         The name of the database must be equal, too: a copy of a database is the same installation.
         """
-        database, (text, name) = self._database, rows[0]
+        database, (text, name) = self._database, found
         if isinstance(name, bytes):
             raise WrongConnection(
                 self.connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
             )
-        identity = database.identity_from(rows) if text else None
+        identity = database.identity_from(text) if text else None
         if identity is None or (identity.installation, name) != (own.installation, database.name):
             raise WrongConnection(
                 self.connection,

@@ -57,8 +57,9 @@ from onefold.operations.migrations import (
     pending,
     read_identity,
     script,
+    stored_identity,
 )
-from onefold.operations.statement import Rows, Sql, run, run_async
+from onefold.operations.statement import Sql, run, run_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from onefold.databases import Build, Clock
     from onefold.databases.batching import Item
     from onefold.databases.postgres.transaction import Calls
+    from onefold.operations.migrations import StoredIdentity
 
 
 SECRETS: Final = (
@@ -421,12 +423,22 @@ class PostgresDatabase:
         with state.outcome(asked), self._translating(self.busy(self.busy_timeout)):
             yield
 
-    def _read_identity(self, connection: Any) -> Calls[Rows]:
+    def _read_identity(self, connection: Any) -> Calls[StoredIdentity]:
         cursor = connection.cursor()
         yield cursor.execute, _SESSION
         ((session,),) = yield (cursor.fetchall,)
         self._behind_pooler = session != connection.info.backend_pid
-        return (yield from execute(cursor, self.sql("read_identity"), self.clock))
+        return (yield from self._stored_identity(cursor))
+
+    def _stored_identity(self, cursor: Any) -> Calls[StoredIdentity]:
+        operation, rows = stored_identity(self.sql), None
+        while True:
+            try:
+                statement = next(operation) if rows is None else operation.send(rows)
+            except StopIteration as finished:
+                found: StoredIdentity = finished.value
+                return found
+            rows = yield from execute(cursor, statement, self.clock)
 
     async def abell(self) -> PostgresBell | SilentBell:
         """Notifies a worker when jobs were stored."""
@@ -435,11 +447,11 @@ class PostgresDatabase:
             return SilentBell()
         return PostgresBell(self._aconnect, self.schema)
 
-    def _accept(self, state: ProcessState, rows: Rows) -> None:
-        identity = self.identity_from(rows)
+    def _accept(self, state: ProcessState, found: StoredIdentity) -> None:
+        identity = self.identity_from(found.text)
         identity.refuse_other_shards(self._shards, self.label)
         self._set_shards(identity.shards)
-        self.name = rows[0][1]
+        self.name = found.database
         state.identity = identity
 
     def _set_shards(self, shards: int) -> None:
@@ -448,9 +460,8 @@ class PostgresDatabase:
         """For the first try of a transaction of our own, which can be restarted."""
         self._sql_retry = self._sql_of(shards=shards, restarts=True, resends=True)
 
-    def identity_from(self, rows: Rows) -> Identity:
-        """The identity in a row of read_identity; raises if it is missing or too old."""
-        text = rows[0][0]
+    def identity_from(self, text: str | None) -> Identity:
+        """The identity in the row that has it; raises if it is missing or too old."""
         identity = read_identity(text, "postgres", self.label) if text else Identity("")
         if identity.version < latest("postgres"):
             raise SchemaOutdated(
@@ -487,8 +498,8 @@ class PostgresDatabase:
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
             # All calls that queue behind a waiting lock wait as long as it does.
             cursor.execute("set local lock_timeout = 100")
-            ((text, _),) = run(execute(cursor, self.sql("read_identity"), self.clock), called)
-            found = found_identity(text, "postgres", self._shards, self.label)
+            stored = run(self._stored_identity(cursor), called)
+            found = found_identity(stored.text, "postgres", self._shards, self.label)
             migrations = pending("postgres", found.version, schema=self.schema)
             if migrations:
                 identity = found.migrated("postgres")

@@ -1,2 +1,2 @@
--- The identity of the installation. Returns null, never an error, if there is none.
-select obj_description(to_regclass('onefold.meta'), 'pg_class'), current_database()
+-- The identity of the installation. Only for a schema that has onefold.meta.
+select m.value from onefold.meta as m where m.name = 'identity'

@@ -9,8 +9,7 @@ create table onefold.migration (
     applied_at timestamptz not null default now()
 );
 
--- The identity of this installation: it tells one database from another. The comment of this table has
--- the same JSON, because a comment can be read without an error where the table does not exist.
+-- The identity of this installation: it tells one database from another.
 create table onefold.meta (
     name text primary key,
     value text not null
