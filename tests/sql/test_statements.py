@@ -45,8 +45,8 @@ ONLY_SQLITE = {
 }
 # What every driver adds: the time, and on SQLite the machine's clock beside a test's.
 GIVEN = {"now", "clock"}
-# How an advisory lock is taken; SQLite has none, and its driver passes over the parameter.
-ONLY_FOR_POSTGRES = {"shared"}
+# The advisory lock of a claim; SQLite has none, and its driver passes over the parameters.
+ONLY_FOR_POSTGRES = {"lock", "shared"}
 ASKED_BY_DATABASES = {"has_identity", "read_identity"}
 ASKED_BY_DJANGO = {"empty_tables"}
 # A take is the engine's, in transactions of our own; `within` never runs it.
@@ -273,7 +273,14 @@ def test_the_clock_of_a_statement_is_the_one_it_was_given_or_its_own() -> None:
         assert not re.search(r"(?<![\w.])now\(\)|current_timestamp", code), name
         if "clock_timestamp" in code:
             # A claim's fence must grow even while the given clock stands still.
-            assert name in {"insert_claims", "take_over_claims", "force_claims", "publish_jobs"}
+            made = {
+                "claim_one",
+                "insert_claims",
+                "take_over_claims",
+                "force_claims",
+                "publish_jobs",
+            }
+            assert name in made
 
 
 def test_rows_are_locked_in_an_order() -> None:

@@ -47,6 +47,11 @@ def looked(**fields: Any) -> list[tuple[Any, ...]]:
     return [msgspec.structs.astuple(StoredClaim(**row))]
 
 
+def one(outcome: str, **fields: Any) -> list[tuple[Any, ...]]:
+    """What claim_one answers."""
+    return [(outcome, *found) for found in looked(**{"state": 0, **fields})]
+
+
 def held(key: ClaimKey = KEY, **fields: Any) -> Claim:
     given: dict[str, Any] = {
         "id": "claim-1",
@@ -70,14 +75,14 @@ def values(statement: Statement) -> dict[str, Any]:
 def test_a_free_key_is_won_by_one_statement() -> None:
     run = Steps(claims.claim(SQL, wanted(takeover="rerun", keep=5, fingerprint="print")))
 
-    statement = run.answer("insert_claims", [("me", 9, NOW + SECOND)])
+    statement = run.answer("claim_one", one("won", id="me", owner="me", fence=9))
 
-    assert values(statement) == {
+    assert statement.parameters == {
         "shard": 0, "tenant": "acme", "surface": "once", "scope": "import", "key": "k",
-        "id": "me", "state": 0, "takeover": 0, "lease": SECOND, "keep": 5,
-        "fingerprint": "print", "result": None, "lock": KEY.lock("onefold"),
+        "id": "me", "takeover": 0, "lease": SECOND, "keep": 5, "fingerprint": "print",
+        "lock": KEY.lock("onefold"), "shared": True,
     }  # fmt: skip
-    assert statement.parameters == {"shared": True}
+    assert (statement.alone, statement.waits) == (True, False)
     assert run.result == Won(
         Claim(KEY, "me", "me", 9, from_micros(NOW + SECOND), "at least once", resumed=False)
     )
@@ -86,23 +91,25 @@ def test_a_free_key_is_won_by_one_statement() -> None:
 def test_a_joined_claim_takes_the_advisory_lock_for_itself() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
-    insert = run.answer("insert_claims", [])
+    insert = run.answer("claim_one", [])
     run.answer("find_claim", looked())
     again = run.asks("try_claim_lock")
 
-    assert insert.parameters == {"shared": False}
+    assert insert.parameters["shared"] is False
+    assert insert.alone is False
     assert again.parameters == {"shared": False, "lock": KEY.lock("onefold")}
 
 
 def test_a_joined_claim_that_is_won_has_no_lease() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
-    run.answer("insert_claims", [("me", 9, None)])
+    run.answer("claim_one", one("won", id="me", owner="me", lease_until=None))
 
     assert isinstance(run.result, Won)
     assert (run.result.claim.lease_until, run.result.claim.guarantee) == (None, "exactly once")
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
 @pytest.mark.parametrize(
     ("stored", "kind"),
     [
@@ -113,11 +120,14 @@ def test_a_joined_claim_that_is_won_has_no_lease() -> None:
         ({"owner": "me"}, Won),
     ],
 )
-def test_a_stored_claim_decides(stored: dict[str, Any], kind: type) -> None:
+def test_a_stored_claim_decides(stored: dict[str, Any], kind: type, *, is_seen: bool) -> None:
     run = Steps(claims.claim(SQL, wanted(fingerprint="mine")))
 
-    run.answer("insert_claims", [])
-    run.answer("find_claim", looked(**stored))
+    if is_seen:
+        run.answer("claim_one", one("found", **stored))
+    else:
+        run.answer("claim_one", [])
+        run.answer("find_claim", looked(**stored))
 
     assert isinstance(run.result, kind)
 
@@ -125,7 +135,16 @@ def test_a_stored_claim_decides(stored: dict[str, Any], kind: type) -> None:
 def test_a_key_in_an_open_transaction_is_busy_at_once() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
-    run.answer("insert_claims", [])
+    run.answer("claim_one", one("open"))
+
+    assert isinstance(run.result, Busy)
+    assert (run.result.key, run.result.retry_after) == ("k", JOINED_RETRY)
+
+
+def test_a_key_that_an_open_transaction_took_after_the_look_is_busy() -> None:
+    run = Steps(claims.claim(SQL, wanted(lease=None)))
+
+    run.answer("claim_one", [])
     run.answer("find_claim", looked())
     run.answer("try_claim_lock", [(False,)])
 
@@ -136,8 +155,7 @@ def test_a_key_in_an_open_transaction_is_busy_at_once() -> None:
 def test_a_key_that_an_open_transaction_is_taking_over_is_busy() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
-    run.answer("insert_claims", [])
-    run.answer("find_claim", looked(state=2))
+    run.answer("claim_one", one("found", state=2))
     run.answer("try_claim_lock", [(False,)])
 
     assert isinstance(run.result, Busy)
@@ -146,8 +164,7 @@ def test_a_key_that_an_open_transaction_is_taking_over_is_busy() -> None:
 def test_an_answer_that_is_committed_needs_no_lock() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
-    run.answer("insert_claims", [])
-    run.answer("find_claim", looked(state=1, result="1"))
+    run.answer("claim_one", one("found", state=1, result="1"))
 
     assert run.result == Replay(1, "claim-1")
 
@@ -155,10 +172,10 @@ def test_an_answer_that_is_committed_needs_no_lock() -> None:
 def test_a_key_that_was_given_up_between_insert_and_look_means_one_more_round() -> None:
     run = Steps(claims.claim(SQL, wanted()))
 
-    run.answer("insert_claims", [])
+    run.answer("claim_one", [])
     run.answer("find_claim", looked())
     run.answer("try_claim_lock", [(True,)])
-    run.answer("insert_claims", [("me", 9, NOW + SECOND)])
+    run.answer("claim_one", one("won", id="me", owner="me"))
 
     assert isinstance(run.result, Won)
 
@@ -166,8 +183,7 @@ def test_a_key_that_was_given_up_between_insert_and_look_means_one_more_round() 
 def test_an_abandoned_claim_is_taken_if_it_still_is_as_it_was_seen() -> None:
     run = Steps(claims.claim(SQL, wanted(takeover="refuse", fingerprint="print")))
 
-    run.answer("insert_claims", [])
-    run.answer("find_claim", looked(takeover=0, lease_until=NOW - 1))
+    run.answer("claim_one", one("found", takeover=0, lease_until=NOW - 1))
     run.answer("try_claim_lock", [(True,)])
     taken = run.answer("take_over_claims", [("me", 10, NOW + SECOND)])
 
@@ -188,8 +204,7 @@ def test_an_abandoned_claim_is_taken_if_it_still_is_as_it_was_seen() -> None:
 def test_a_resumed_claim_keeps_its_id_so_that_its_steps_still_count() -> None:
     run = Steps(claims.claim(SQL, wanted(takeover="resume")))
 
-    run.answer("insert_claims", [])
-    run.answer("find_claim", looked(takeover=1, lease_until=NOW - 1))
+    run.answer("claim_one", one("found", takeover=1, lease_until=NOW - 1))
     run.answer("try_claim_lock", [(True,)])
     taken = run.answer("take_over_claims", [("me", 10, NOW + SECOND)])
 
@@ -206,12 +221,10 @@ def test_a_lost_takeover_means_one_more_round_and_eight_are_enough() -> None:
     run = Steps(claims.claim(SQL, wanted()))
 
     for _ in range(7):
-        run.answer("insert_claims", [])
-        run.answer("find_claim", looked(state=2))
+        run.answer("claim_one", one("found", state=2))
         run.answer("try_claim_lock", [(True,)])
         run.answer("take_over_claims", [])
-    run.answer("insert_claims", [])
-    run.answer("find_claim", looked(state=2))
+    run.answer("claim_one", one("found", state=2))
     run.answer("try_claim_lock", [(True,)])
     with pytest.raises(DatabaseBusy, match="the key 'k' changed hands 8 times while we looked"):
         run.answer("take_over_claims", [])
@@ -259,16 +272,16 @@ def test_a_takeover_that_somebody_else_won_is_none() -> None:
 def test_a_result_is_settled_under_the_fence() -> None:
     run = Steps(claims.settle(SQL, [claims.Settlement(held(), '{"a":1}')]))
 
-    statement = run.answer("settle_claims", [("me",)])
+    statement = run.answer("settle_claim", [("me",)])
 
-    assert statement.rows == [(*PLACE, "me", 7, '{"a":1}')]
+    assert tuple(statement.parameters.values()) == (*PLACE, "me", 7, '{"a":1}')
     assert run.result == [None]
 
 
 def test_the_same_word_twice_counts_once() -> None:
     run = Steps(claims.settle(SQL, [claims.Settlement(held(), None)]))
 
-    run.answer("settle_claims", [])
+    run.answer("settle_claim", [])
     run.answer("find_claim", looked(owner="me", state=1, fence=7))
 
     assert run.result == [None]
@@ -303,7 +316,7 @@ def test_many_results_are_settled_in_lock_order_a_statement_a_shard() -> None:
 def test_a_stale_word_raises(stored: dict[str, Any]) -> None:
     run = Steps(claims.settle(SQL, [claims.Settlement(held(), None)]))
 
-    run.answer("settle_claims", [])
+    run.answer("settle_claim", [])
     with pytest.raises(LeaseLost, match="the key 'k' is no longer held under fence 7"):
         run.answer("find_claim", looked(**stored))
 
