@@ -4,6 +4,7 @@ ONLY=enqueue    the measurements whose name contains the word, or is it; several
                 `list` prints the names
 SCALE=0.1       a tenth of the jobs, for a quick look
 ROUNDS=3        how often each contestant runs
+SOCKET=unix     connect to PostgreSQL through its Unix socket; over TCP (tcp) unless told
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import postgres, report
 from bench.plan import MEASUREMENTS, chosen, scaled
 from bench.rounds import measure
-from bench.values import Contestant, Database, Lap, Measurement, Order, Run
+from bench.values import Contestant, Database, Lap, Measurement, Order, Run, Way
 from bench.verdict import complete
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
     only: str
     scale: float
     rounds: int
+    socket: Way
 
 
 class ContestantFailed(Exception):
@@ -66,7 +68,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
     failure: str | None = None
-    with _alone(), _databases(measurements) as urls:
+    with _alone(), _databases(measurements, settings.socket) as urls:
         facts = _facts(settings, urls)
         console.print(report.facts_table(facts))
         _warn_of_others(console)
@@ -85,14 +87,14 @@ def main() -> None:
 
 
 @contextmanager
-def _databases(measurements: list[Measurement]) -> Generator[dict[Database, str]]:
+def _databases(measurements: list[Measurement], way: Way) -> Generator[dict[Database, str]]:
     """A server, where one is needed, and a file on the same disk."""
     wanted = {each.database for each in measurements}
     urls: dict[Database, str] = {}
     with ExitStack() as stack:
         if "postgres" in wanted:
             folder = FOLDER.absolute() / "postgres"
-            urls["postgres"] = stack.enter_context(postgres.server(folder))
+            urls["postgres"] = stack.enter_context(postgres.server(folder, way))
         if "sqlite" in wanted:
             folder = Path(stack.enter_context(TemporaryDirectory(dir=FOLDER)))
             urls["sqlite"] = f"sqlite:///{folder.absolute() / 'bench.db'}"
@@ -123,11 +125,12 @@ def _settings() -> Settings:
         "only": os.environ.get("ONLY", ""),
         "scale": os.environ.get("SCALE") or 1.0,
         "rounds": os.environ.get("ROUNDS") or ROUNDS,
+        "socket": os.environ.get("SOCKET") or "tcp",
     }
     try:
         settings = msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
-        sys.exit(f"SCALE must be a number and ROUNDS a whole one: {error}")
+        sys.exit(f"SCALE must be a number, ROUNDS a whole one, SOCKET tcp or unix: {error}")
     # Neither is true of nan.
     if not 0 < settings.scale <= LARGEST_SCALE or settings.rounds < 1:
         sys.exit(f"SCALE must be above 0 and at most {LARGEST_SCALE}, and ROUNDS at least 1.")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from bench import tally
+from bench.usage import Usage, cpu_seconds, family
 from bench.values import Shift
 
 if TYPE_CHECKING:
@@ -21,30 +21,9 @@ if TYPE_CHECKING:
 
     from bench.values import Order
 
-PROC: Final = Path("/proc")
 GLANCE: Final = 0.002
 """Between two looks at the tally, in seconds: a thousandth of what is measured, and no work."""
 PATIENCE: Final = 60.0
-
-
-class Usage(NamedTuple):
-    """What a process has used so far."""
-
-    cpu_seconds: float
-    resident_bytes: int
-
-    @classmethod
-    def parse(cls, text: str) -> Usage:
-        """From /proc/<pid>/stat. The name of the process may have spaces and brackets in it."""
-        words = text.rpartition(")")[2].split()
-        ticks, pages = int(words[11]) + int(words[12]), int(words[21])
-        return cls(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
-
-    @classmethod
-    def of(cls, pid: int) -> Usage:
-        """Zero where the system does not say."""
-        path = PROC / str(pid) / "stat"
-        return cls.parse(path.read_text()) if PROC.exists() else cls(0.0, 0)
 
 
 class Crew:
@@ -57,8 +36,8 @@ class Crew:
         self._since = time.monotonic()
 
     def cpu_seconds(self) -> float:
-        """What all of them have used so far."""
-        return sum(Usage.of(each.pid).cpu_seconds for each in self._processes)
+        """What all of them and their children have used so far."""
+        return sum(cpu_seconds(pid) for each in self._processes for pid in family(each.pid))
 
     def resident_bytes(self) -> int:
         """The memory that all of them have now."""

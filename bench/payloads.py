@@ -30,9 +30,14 @@ def payloads(count: int, *, start: int = 0) -> list[dict[str, Any]]:
     return [payload(start + number) for number in range(count)]
 
 
+def unique_keys(count: int) -> list[str]:
+    """Keys of which none is a duplicate."""
+    return [f"email:{number:08}" for number in range(count)]
+
+
 def keys(count: int) -> list[str]:
     """Keys of which half are duplicates, most of them of a key in another batch."""
-    half = [f"email:{number:08}" for number in range(count // 2)]
+    half = unique_keys(count // 2)
     doubled = half + half
     Random(20).shuffle(doubled)
     return doubled

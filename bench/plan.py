@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from bench.duplicate_plan import DUPLICATES
 from bench.http_plan import HTTP
 from bench.server_plan import SERVER
 from bench.values import Contestant, Measurement, Target
@@ -75,7 +76,7 @@ MEASUREMENTS: Final = (
             Contestant("onefold", "ours.keyed"),
             Contestant("pgqueuer", "pgqueuer_peer.keyed"),
         ),
-        targets=(Target("onefold", "pgqueuer", 1.2),),
+        targets=(Target("onefold", "pgqueuer", 1.0),),
         options={"batch": 1_000},
     ),
     Measurement(
@@ -155,6 +156,7 @@ MEASUREMENTS: Final = (
             Contestant("raw", "raw_sqlite.single"),
             Contestant("huey", "huey_peer.single"),
         ),
+        targets=(Target("onefold", "raw", 0.85),),
     ),
     Measurement(
         "sqlite.enqueue.concurrent",
@@ -175,6 +177,7 @@ MEASUREMENTS: Final = (
         contestants=(Contestant("onefold", "ours.take"), Contestant("raw", "raw_sqlite.take")),
         targets=(Target("onefold", "raw", 0.7),),
     ),
+    *DUPLICATES,
     *WORKERS,
     *HTTP,
     *SERVER,

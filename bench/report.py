@@ -19,7 +19,8 @@ from bench.verdict import ENOUGH, figures, verdicts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.values import Measurement, Run
+    from bench.values import Costs, Measurement, Run
+    from bench.verdict import Verdict
 
 PACKAGES: Final = (
     *("onefold", "psycopg", "psycopg-pool", "asyncpg", "msgspec"),
@@ -95,7 +96,10 @@ def figures_table(measurement: Measurement, runs: Sequence[Run]) -> Table:
     """What each contestant made."""
     table = Table(box=None)
     table.add_column("contestant", min_width=20)
-    for column in ("", "median", "lowest", "highest", "runs", "set aside", "load"):
+    for column in (
+        *("", "median", "lowest", "highest", "runs", "set aside", "load"),
+        *("client µs", "server µs", "WAL bytes"),
+    ):
         table.add_column(column, justify="right")
     for each in figures(measurement, runs):
         table.add_row(
@@ -103,8 +107,15 @@ def figures_table(measurement: Measurement, runs: Sequence[Run]) -> Table:
             each.reading,
             *(number(value) for value in (each.median, each.lowest, each.highest)),
             *(str(each.runs), str(each.set_aside), f"{each.load:.1f}"),
+            *(_costs(each.costs) if each.reading == measurement.readings[0] else ()),
         )
     return table
+
+
+def _costs(costs: Costs) -> list[str]:
+    """What a job costs; nothing is shown of what is not known."""
+    shown = (costs.client_us, costs.server_us, costs.wal_bytes)
+    return ["" if value is None else number(value) for value in shown]
 
 
 def number(value: float) -> str:
@@ -129,10 +140,17 @@ def ratios_table(measurements: Sequence[Measurement], runs: Sequence[Run]) -> Ta
                 verdict.target.reading,
                 f"{verdict.value:.2f}",
                 verdict.target.says,
-                ("yes" if verdict.reached else "no") + (" (noisy)" if verdict.noisy else ""),
+                _reached(verdict),
                 style="" if verdict.reached else "yellow",
             )
     return table
+
+
+def _reached(verdict: Verdict) -> str:
+    """Nothing where nothing is wanted."""
+    word = "yes" if verdict.reached else "no"
+    noisy = " (noisy)" if verdict.noisy else ""
+    return word + noisy if verdict.target.is_wanted else noisy.strip()
 
 
 def document(

@@ -31,6 +31,7 @@ from
     (select (extract(epoch from statement_timestamp()) * 1000000)::bigint) as clock (now),
     generate_series(1, %(count)s) as n
 """
+STORED: Final = "select count(*) from onefold.job"
 FINISHED: Final = f"select count(*) from onefold.job where state = 2 and kind = '{KIND}'"
 SETTLED: Final = "select count(*) from onefold.claim where state = 1 and result is not null"
 QUEUED: Final = 0

@@ -1,4 +1,4 @@
-"""Measures the time of one run, and the CPU time that the host took from the machine."""
+"""Measures one run: its time, what it used, and the time that the host took from the machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from bench.values import Lap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+    from bench.meter import Meter
 
 PROC_STAT = Path("/proc/stat")
 STEAL = 7
@@ -45,11 +47,17 @@ class Ticks(NamedTuple):
 class Stopwatch:
     """Measures the one part of a run that counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
         """Not started yet."""
+        self._meter = meter
         self.lap: Lap | None = None
         self.marks: dict[str, float] = {}
         """What else the run finds, by the name of the reading; before or after the lap."""
+
+    def leave_out(self, pid: int) -> None:
+        """A connection by which the benchmark looks at a run is not counted."""
+        if self._meter is not None:
+            self._meter.leave_out(pid)
 
     @contextmanager
     def running(self, jobs: int, cpu: Callable[[], float] = process_time) -> Generator[None]:
@@ -57,7 +65,10 @@ class Stopwatch:
         # What was made before the start shall not be looked through by a collection during it.
         gc.collect()
         gc.freeze()
+        if self._meter is not None:
+            self._meter.start()
         ticks, used_before, start = Ticks.now(), cpu(), perf_counter()
         yield
         seconds, used = perf_counter() - start, cpu() - used_before
-        self.lap = Lap(jobs, seconds, Ticks.now().steal_since(ticks), used)
+        spent = self._meter.stop() if self._meter is not None else (None, None, None)
+        self.lap = Lap(jobs, seconds, Ticks.now().steal_since(ticks), used, *spent)

@@ -8,8 +8,11 @@ import msgspec
 
 RATE: Final = "jobs/s"
 """The reading that every lap has."""
+MICRO: Final = 1e6
 
 Database: TypeAlias = Literal["postgres", "sqlite"]
+Way: TypeAlias = Literal["tcp", "unix"]
+"""How PostgreSQL is connected to."""
 Options: TypeAlias = dict[str, str | int]
 
 
@@ -23,7 +26,10 @@ class Contestant(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What is wanted: the median of one contestant over that of another, or by itself."""
+    """What is wanted: the median of one contestant over that of another, or by itself.
+
+    With neither a least nor a most, the ratio is reported and nothing is wanted of it.
+    """
 
     contestant: str
     against: str | None
@@ -37,7 +43,12 @@ class Target(msgspec.Struct, frozen=True):
         """What is wanted, for a table."""
         least = [] if self.at_least is None else [f"≥ {self.at_least:.2f}"]
         most = [] if self.at_most is None else [f"≤ {self.at_most:.2f}"]
-        return ", ".join(least + most)
+        return ", ".join(least + most) or "none"
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything is."""
+        return self.at_least is not None or self.at_most is not None
 
     def is_reached_by(self, value: float) -> bool:
         """Whether it is neither too little nor too much."""
@@ -99,6 +110,12 @@ class Lap(msgspec.Struct, frozen=True):
     """The share of the machine's time that its host gave to others."""
     cpu_seconds: float
     """Of the contestant's own processes; the database's are not in it."""
+    server_seconds: float | None = None
+    """CPU time of the database's processes that serve connections; None of SQLite."""
+    background_seconds: float | None = None
+    """CPU time of the database's other processes."""
+    wal_bytes: int | None = None
+    """What the database wrote to its log."""
     marks: dict[str, float] = {}
     """What else was found, by the name of the reading."""
 
@@ -110,6 +127,28 @@ class Lap(msgspec.Struct, frozen=True):
     def read(self, reading: str) -> float:
         """One of the figures that the run has made."""
         return self.rate if reading == RATE else self.marks[reading]
+
+    @property
+    def costs(self) -> Costs:
+        """What one of its jobs has cost."""
+        return Costs(
+            client_us=self._per_job(self.cpu_seconds, MICRO),
+            server_us=self._per_job(self.server_seconds, MICRO),
+            background_us=self._per_job(self.background_seconds, MICRO),
+            wal_bytes=self._per_job(self.wal_bytes),
+        )
+
+    def _per_job(self, used: float | None, factor: float = 1.0) -> float | None:
+        return used * factor / self.jobs if used is not None and self.jobs else None
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """What one job costs. None where there are no jobs, or the database does not say."""
+
+    client_us: float | None = None
+    server_us: float | None = None
+    background_us: float | None = None
+    wal_bytes: float | None = None
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bench.values import RATE, Measurement, Run, Target
+from bench.values import RATE, Costs, Measurement, Run, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ class Figure(msgspec.Struct, frozen=True):
     """The highest load average at which one of the runs began."""
     noisy: bool
     """Fewer runs were quiet than are enough; where none was, it is made of those set aside."""
+    costs: Costs
+    """The median of each."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -72,7 +74,13 @@ def figure(contestant: str, runs: Sequence[Run], reading: str = RATE) -> Figure:
         set_aside=len(mine) - len(quiet),
         load=max(run.load for run in quiet or mine),
         noisy=len(quiet) < ENOUGH,
+        costs=_median_costs([run.lap.costs for run in quiet or mine]),
     )
+
+
+def _median_costs(found: Sequence[Costs]) -> Costs:
+    columns = zip(*map(msgspec.structs.astuple, found), strict=True)
+    return Costs(*(None if None in column else median(column) for column in columns))
 
 
 def figures(measurement: Measurement, runs: Sequence[Run]) -> list[Figure]:

@@ -36,10 +36,12 @@ WORKERS: Final = (
             Contestant("pgqueuer, 2 processes", "workers.drain", PGQUEUER | TWO),
             # It needs a minute for 20,000.
             Contestant("procrastinate", "workers.drain", PROCRASTINATE | {"one_in": 10}),
+            Contestant("onefold, take + finish", "ours.take"),
         ),
         targets=(
-            Target("onefold", "pgqueuer", 1.5),
-            Target("onefold, 2 processes", "pgqueuer, 2 processes", 1.5),
+            Target("onefold", "pgqueuer", 2.2),
+            Target("onefold, 2 processes", "pgqueuer, 2 processes", 1.7),
+            Target("onefold", "onefold, take + finish", 0.75),
             Target("onefold", "procrastinate", 30),
         ),
     ),

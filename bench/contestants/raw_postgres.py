@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 WARM: Final = 10
 BATCH: Final = 200
-STORED: Final = "select count(*) from onefold.job"
 
 # The columns that Onefold names for jobs without keys: of a batch (store_jobs.sql), and of one job
 # (insert_job.sql), whose key it says is none.
@@ -130,7 +129,7 @@ def bulk(order: Order, watch: Stopwatch) -> None:
         with watch.running(order.jobs):
             for lists in ready:
                 cursor.execute(INSERT_MANY, lists)
-    stage.expect(url, STORED, WARM * 10 + order.jobs)
+    stage.expect(url, stage.STORED, WARM * 10 + order.jobs)
 
 
 def bulk_from_payloads(order: Order, watch: Stopwatch) -> None:
@@ -144,7 +143,7 @@ def bulk_from_payloads(order: Order, watch: Stopwatch) -> None:
         with watch.running(order.jobs):
             for batch in batches(contents, order.number("batch")):
                 cursor.execute(INSERT_MANY, _columns(batch))
-    stage.expect(url, STORED, WARM * 10 + order.jobs)
+    stage.expect(url, stage.STORED, WARM * 10 + order.jobs)
 
 
 def bulk_literals(order: Order, watch: Stopwatch) -> None:
@@ -161,7 +160,7 @@ def bulk_literals(order: Order, watch: Stopwatch) -> None:
         with watch.running(order.jobs):
             for lists in ready:
                 cursor.execute(INSERT_MANY, lists)
-    stage.expect(url, STORED, WARM * 10 + order.jobs)
+    stage.expect(url, stage.STORED, WARM * 10 + order.jobs)
 
 
 def _literal(column: list[Any]) -> str:
@@ -187,7 +186,7 @@ def single(order: Order, watch: Stopwatch) -> None:
         with watch.running(order.jobs):
             for row in rows:
                 cursor.execute(INSERT_ONE, row)
-    stage.expect(url, STORED, WARM + order.jobs)
+    stage.expect(url, stage.STORED, WARM + order.jobs)
 
 
 def asingle(order: Order, watch: Stopwatch) -> None:
@@ -195,7 +194,7 @@ def asingle(order: Order, watch: Stopwatch) -> None:
     url = stage.onefold_database(order)
     stage.settle(url)
     asyncio.run(_asingle(url, order, watch))
-    stage.expect(url, STORED, WARM + order.jobs)
+    stage.expect(url, stage.STORED, WARM + order.jobs)
 
 
 async def _asingle(url: str, order: Order, watch: Stopwatch) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bench import sqlite_stage, stage
-from bench.crew import PROC, Usage
+from bench.usage import cpu_seconds, family
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -31,8 +31,7 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """What it and its children have used so far."""
-        pids = [self._process.pid, *_children(self._process.pid)]
-        return sum(Usage.of(pid).cpu_seconds for pid in pids)
+        return sum(map(cpu_seconds, family(self._process.pid)))
 
 
 def prepared(order: Order) -> str:
@@ -80,9 +79,3 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
                 return
         time.sleep(0.05)
     raise RuntimeError("The server does not listen.")
-
-
-def _children(pid: int) -> list[int]:
-    """None where the system does not say."""
-    listed = PROC / str(pid) / "task" / str(pid) / "children"
-    return [int(each) for each in listed.read_text().split()] if listed.exists() else []

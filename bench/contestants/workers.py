@@ -68,7 +68,7 @@ def drain(order: Order, watch: Stopwatch) -> None:
     jobs = order.jobs // (order.number("one_in") or 1)
     early = jobs // (EARLY - 1)
     url = _loaded(order, early + jobs)
-    with _rest(order, url) as rest, crew(order, url) as hired:
+    with _rest(order, url, watch) as rest, crew(order, url) as hired:
         counts = hired.tally.counts
         while not all(counts) or sum(counts) < early:
             hired.glance()
@@ -150,7 +150,7 @@ def _loaded(order: Order, count: int) -> str:
 
 
 @contextmanager
-def _rest(order: Order, url: str) -> Generator[Callable[[], int]]:
+def _rest(order: Order, url: str, watch: Stopwatch) -> Generator[Callable[[], int]]:
     """Ask how many jobs are not finished."""
     query = _worker(order).rest(url)
     if url.startswith("sqlite:"):
@@ -158,4 +158,5 @@ def _rest(order: Order, url: str) -> Generator[Callable[[], int]]:
             yield lambda: file.execute(query).fetchone()[0]
         return
     with psycopg.connect(url, autocommit=True) as connection:
+        watch.leave_out(connection.info.backend_pid)
         yield lambda: connection.execute(query.encode()).fetchall()[0][0]
