@@ -71,7 +71,7 @@ soak: $(VENV)/.dev ## run races, crashes, models and kills at length
 	ONEFOLD_SOAK=1 $(BIN)/pytest --timeout=3600 tests/race tests/crash tests/model tests/cron tests/examples tests/kill tests/client \
 		tests/server/processes tests/server/schema tests/limits tests/sql_function tests/contract tests/pgbouncer
 
-bench: $(BENCH_VENV)/.bench ## measure Onefold beside raw SQL and its peers (ONLY=enqueue: a part)
+bench: $(BENCH_VENV)/.bench ## measure Onefold beside raw SQL and its peers, over TCP (ONLY=enqueue: a part; SOCKET=unix)
 	@$(BENCH_VENV)/bin/python -m bench
 
 lock: $(VENV)/.uv ## bring uv.lock in step with pyproject.toml (UPGRADE=1: newest versions)

@@ -2,6 +2,7 @@
 
     values      what is measured, as data: orders, laps, runs, measurements, targets
     plan        the measurements, their contestants and the ratios that are wanted
+    duplicate_plan those of keys, new and known
     worker_plan those of worker processes
     http_plan   those of keyed requests
     contestants what each contestant does between the start and the stop of the watch
@@ -11,6 +12,8 @@
     tally       how many jobs each worker process has handled, in shared memory
     rounds      who runs when: contestants alternate; a run that was stolen from is set aside
     verdict     medians, ratios, targets
+    usage       CPU time and memory of processes, as the system says
+    meter       CPU time of PostgreSQL's processes and its WAL, while the watch runs
     postgres    a real server from a wheel, with the durability of production
     report      the tables and the JSON
 

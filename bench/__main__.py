@@ -4,7 +4,7 @@ ONLY=enqueue    the measurements whose name contains the word, or is it; several
                 `list` prints the names
 SCALE=0.1       a tenth of the jobs, for a quick look
 ROUNDS=3        how often each contestant runs
-SOCKET=unix     connect to PostgreSQL through its Unix socket; over TCP (tcp) unless told
+SOCKET=unix     connect to PostgreSQL through its Unix socket; the default is tcp
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every process of the server is a child of one, the postmaster, which also knows the time of its
 children that have ended. So the time of all of them together is exact. Those in the background
-(walwriter, checkpointer, autovacuum and others) are told apart by their titles. Most of them never
+(walwriter, checkpointer, autovacuum and others) are recognised by their titles. Most of them never
 end. Autovacuum's workers do, so a thread looks for them while the watch runs.
 """
 
@@ -39,7 +39,7 @@ class Spent(NamedTuple):
 
 
 class Meter:
-    """Reads one server. Nobody else may use it meanwhile."""
+    """Reads one server, which must serve no other purpose meanwhile."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection

@@ -27,6 +27,12 @@ def lap(rate: float, *, steal: float = 0.0) -> Lap:
     return Lap(jobs=100, seconds=100 / rate, steal=steal, cpu_seconds=0.0)
 
 
+def costly(contestant: Contestant, *, turn: int, **used: float) -> Run:
+    """A run that has used something."""
+    found = msgspec.structs.replace(lap(100), **used)
+    return msgspec.structs.replace(run(contestant, 100, turn=turn), lap=found)
+
+
 def quiet_runs(contestant: Contestant, rate: float) -> list[Run]:
     """As many as are enough."""
     return [run(contestant, rate, turn=turn) for turn in range(ENOUGH)]

@@ -30,6 +30,7 @@ def bench(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
         ("SCALE", "much", "SCALE must be a number"),
         ("ROUNDS", "0", "ROUNDS at least 1"),
         ("ROUNDS", "1.5", "ROUNDS a whole one"),
+        ("SOCKET", "pigeon", "SOCKET tcp or unix"),
         ("ONLY", "no such thing", "ONLY=no such thing chooses no measurement"),
         ("ONLY", ",", "ONLY=, chooses no measurement"),
     ],

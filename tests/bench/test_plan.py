@@ -10,7 +10,7 @@ import pytest
 
 from bench import contestants
 from bench.contestants.crowd import CALLERS
-from bench.payloads import BYTES, batches, encode, keys, payloads
+from bench.payloads import BYTES, batches, encode, keys, payloads, unique_keys
 from bench.plan import MEASUREMENTS, TAKEN, chosen, scaled
 
 if TYPE_CHECKING:
@@ -125,6 +125,10 @@ def test_half_of_the_keys_are_duplicates() -> None:
     assert len(wanted) == 1000
     assert len(set(wanted)) == 500
     assert wanted == keys(1000)
+
+
+def test_keys_without_duplicates_are_all_different() -> None:
+    assert len(set(unique_keys(1000))) == 1000
 
 
 def test_batches_leave_nothing_out() -> None:

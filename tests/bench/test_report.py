@@ -20,7 +20,7 @@ from bench.report import (
     title,
 )
 from bench.values import Target
-from tests.bench.laps import ONEFOLD, PEER, RAW, marked, measurement, quiet_runs, run
+from tests.bench.laps import ONEFOLD, PEER, RAW, costly, marked, measurement, quiet_runs, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,8 +75,32 @@ def test_what_ran_in_too_few_rounds_is_noisy_everywhere(rounds: int) -> None:
 def test_the_figures_say_how_many_runs_were_set_aside() -> None:
     lines = printed(figures_table(MEASUREMENT, RUNS)).splitlines()
 
-    wanted = ["onefold", "jobs/s", "100", "100", "100", "3", "1", "0.0"]
+    wanted = ["onefold", "jobs/s", "100", "100", "100", "3", "1", "0.0", "0.00"]
     assert wanted in [line.split() for line in lines]
+
+
+def test_the_figures_say_what_a_job_costs() -> None:
+    used = {"cpu_seconds": 0.02, "server_seconds": 0.01, "background_seconds": 0.001}
+    runs = [costly(ONEFOLD, turn=turn, wal_bytes=50_000 * turn, **used) for turn in (1, 2, 3)]
+    found = msgspec.structs.replace(MEASUREMENT, contestants=(ONEFOLD,), targets=())
+
+    lines = [line.split() for line in printed(figures_table(found, runs)).splitlines()]
+    (written,) = json.loads(document(FACTS, [found], runs))["measurements"]
+
+    assert lines[0][-6:] == ["client", "µs", "server", "µs", "WAL", "bytes"]
+    assert lines[1][-3:] == ["200", "100", "1,000"]
+    assert written["figures"][0]["costs"] == {
+        "client_us": pytest.approx(200),
+        "server_us": pytest.approx(100),
+        "background_us": pytest.approx(10),
+        "wal_bytes": 1000,
+    }
+
+
+def test_a_ratio_of_which_nothing_is_wanted_is_reported() -> None:
+    found = rows(ratios_table([measurement(Target("onefold", "raw"))], RUNS))
+
+    assert [MEASUREMENT.name, "onefold", "raw", "jobs/s", "0.50", "none"] in found
 
 
 @pytest.mark.parametrize(
@@ -116,6 +140,7 @@ def test_the_json_has_the_facts_the_rule_and_every_run() -> None:
     }
     assert set(content["runs"][0]["lap"]) == {
         *("jobs", "seconds", "steal", "cpu_seconds", "marks"),
+        *("server_seconds", "background_seconds", "wal_bytes"),
     }
 
 
