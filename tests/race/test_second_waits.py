@@ -38,6 +38,11 @@ def by_publish_key(onefold: Any) -> Enqueued:
     return answer
 
 
+def by_both_keys(onefold: Any) -> Enqueued:
+    answer: Enqueued = onefold.enqueue("a", {"n": 1}, idempotency_key="k", unique_key="k")
+    return answer
+
+
 def by_batch(onefold: Any) -> Enqueued:
     jobs = [NewJob("a", {"n": 1}, unique_key=key) for key in ("j", "k", "l")]
     answer: Enqueued = onefold.enqueue_many(jobs)[1]
@@ -50,7 +55,7 @@ def by_window(onefold: Any) -> Enqueued:
 
 
 @ENDS
-@pytest.mark.parametrize("by", [by_unique_key, by_publish_key, by_batch])
+@pytest.mark.parametrize("by", [by_unique_key, by_publish_key, by_both_keys, by_batch])
 def test_the_second_waits_for_the_first_and_is_its_duplicate_or_new(
     place: Place, onefold: Onefold, by: Callable[[Any], Enqueued], end: str
 ) -> None:

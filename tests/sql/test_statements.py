@@ -37,6 +37,7 @@ ONLY_POSTGRES = {
     "try_claim_lock",  # SQLite's one writer is the lock
     "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock
     "insert_jobs",  # SQLite stores job by job, which is faster there
+    "publish_job",
     "publish_jobs",
     "store_jobs",
 }
@@ -278,6 +279,7 @@ def test_the_clock_of_a_statement_is_the_one_it_was_given_or_its_own() -> None:
                 "insert_claims",
                 "take_over_claims",
                 "force_claims",
+                "publish_job",
                 "publish_jobs",
             }
             assert name in made

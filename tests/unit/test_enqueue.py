@@ -20,7 +20,7 @@ from onefold import (
 from onefold.model.ids import new_id, shard_of
 from onefold.model.new_job import INSERT_COLUMNS, NewJobRow, Prepared, prepare
 from onefold.operations import unique_keys
-from onefold.operations.enqueue import DuplicatePolicy, enqueue, policy
+from onefold.operations.enqueue import KEEP_HOLDER, DuplicatePolicy, enqueue, policy, publish
 from onefold.operations.on_duplicate import REPLACE_COLUMNS, LockedHolder
 from onefold.operations.statement import Sql, Statement
 from onefold.operations.unique_keys import Restart, chunks_by_shard, insert_successors, lock_order
@@ -30,6 +30,8 @@ NOW = 1_772_366_400_000_000
 SECOND = 1_000_000
 SQL = Sql("postgres")
 SHARDED = Sql("postgres", shards=4)
+OURS = Sql("postgres", restarts=True)
+AGAIN = Sql("postgres", restarts=True, resends=True)
 HOLDER = new_id()
 QUEUED, RUNNING, COMPLETED = 0, 1, 2
 
@@ -782,6 +784,46 @@ def test_a_new_publish_key_stands_for_the_holder_of_a_held_unique_key() -> None:
 
     assert pointed.rows == [(0, "", "publish", "default", "p", item.request.id, HOLDER)]
     assert run.result == [Enqueued(HOLDER, duplicate=True)]
+
+
+def published(item: Prepared, *, sql: Sql = OURS) -> Steps[list[Enqueued]]:
+    return Steps(publish(sql, [item], KEEP_HOLDER))
+
+
+def test_a_publish_is_one_statement_that_commits_by_itself() -> None:
+    item = new("u", idempotency_key="p")
+    run = published(item)
+
+    row = (item.request.id, False, False, None, None, None, None, 1)
+    stored = run.answer("publish_job", [row])
+
+    assert stored.alone
+    assert not stored.waits
+
+    assert run.result == [Enqueued(item.request.id)]
+
+
+@pytest.mark.parametrize(("state", "word"), [(QUEUED, "ready"), (None, None)])
+def test_a_known_publish_is_the_same_statement(state: int | None, word: Any) -> None:
+    """Its job may have been deleted."""
+    run = published(new(idempotency_key="p"))
+
+    run.answer("publish_job", [(HOLDER, False, True, state, 0, NOW, None, NOW)])
+
+    assert run.result == [Enqueued(HOLDER, duplicate=True, state=word, mismatch=True)]
+
+
+@pytest.mark.parametrize("rows", [[], [(HOLDER, True, False, 2, 0, NOW, None, NOW)]])
+def test_a_rival_or_a_key_that_is_over_takes_more_statements(rows: list[Any]) -> None:
+    run = published(new(idempotency_key="p"))
+
+    run.answer("publish_job", rows)
+
+    run.asks("insert_claims")
+
+
+def test_a_publish_that_is_sent_again_looks_for_itself() -> None:
+    published(new(idempotency_key="p"), sql=AGAIN).asks("insert_claims")
 
 
 def test_the_same_publish_key_twice_in_a_batch_is_one_job() -> None:

@@ -20,11 +20,11 @@ from onefold.operations.duplicate_notes import note, notes_of
 from onefold.operations.on_duplicate import Change, change_holders
 from onefold.operations.publish_keys import (
     PublishKeyState,
-    can_publish_at_once,
     claim_publish_keys,
     forget_publish_keys,
     point_publish_keys,
     publish_at_once,
+    publish_one,
 )
 from onefold.operations.unique_keys import (
     ROUNDS,
@@ -132,20 +132,27 @@ def publish(
 ) -> Operation[list[Enqueued]]:
     """`enqueue` for independent calls that have publish keys, without notes.
 
-    One statement stores keys and jobs together, and commits by itself. Only items whose keys exist
-    need more statements.
+    One statement stores keys and jobs together, and commits by itself. The items that it does not
+    answer need more statements.
     """
-    if policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
-        return (yield from enqueue(sql, items, policy, singly=True, notes=False))
-    new = yield from publish_at_once(sql, items)
-    rest = [item for item in items if item.request.id not in new]
     found: dict[str, Enqueued] = {}
+    if policy == KEEP_HOLDER and sql.stores_without_looking and sql.shards == 1:
+        if len(items) == 1:
+            answer = yield from publish_one(sql, items[0])
+            if answer is not None:
+                return [answer]
+        elif all(item.request.unique_key is None for item in items):
+            new = yield from publish_at_once(sql, items)
+            found = {
+                item.request.id: Enqueued(item.request.id, state=item.state)
+                for item in items
+                if item.request.id in new
+            }
+    rest = [item for item in items if item.request.id not in found]
     if rest:
         answers = yield from enqueue(sql, rest, policy, singly=True, notes=False)
-        found = {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
-    return [
-        found.get(item.request.id) or Enqueued(item.request.id, state=item.state) for item in items
-    ]
+        found |= {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
+    return [found[item.request.id] for item in items]
 
 
 def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.claim import ClaimKey, ClaimPlace, Holding, StoredClaim
-from onefold.model.job import JobState, state_of
+from onefold.model.job import Enqueued, JobState, state_of
+from onefold.model.new_job import INSERT_COLUMNS
 from onefold.operations.statement import ids_by_shard, shard_runs
 from onefold.operations.unique_keys import (
     CHUNK,
@@ -41,6 +42,7 @@ TAKE_OVER_COLUMNS: Final = (
 )  # fmt: skip
 
 PUBLISH_COLUMNS: Final = (*STORE_COLUMNS, "key", "fingerprint", "keep")
+PUBLISH_ONE_COLUMNS: Final = (*INSERT_COLUMNS, "key", "mark", "keep")
 
 
 class PublishKeyState(msgspec.Struct, frozen=True):
@@ -73,13 +75,35 @@ class Keyed(msgspec.Struct, frozen=True):
         return (int(Holding.SETTLED), 0, None, self.keep, self.fingerprint, self.job_id)
 
 
-def can_publish_at_once(sql: Sql, items: Sequence[Prepared]) -> bool:
-    """Whether one statement can store the keys and the jobs."""
-    return (
-        sql.stores_without_looking
-        and sql.shards == 1
-        and all(item.publish is not None and item.request.unique_key is None for item in items)
+def publish_one(sql: Sql, item: Prepared) -> Operation[Enqueued | None]:
+    """Store a job with its publish key, or find the job that a key stands for, in one statement.
+
+    None: a rival was faster, or a key has to be taken over, and nothing was stored. A rival for the
+    unique key is an error of the database, after which the call is tried again with `resends`.
+    """
+    assert item.publish is not None
+    request, publish = item.request, item.publish
+    rows = yield sql(
+        "publish_job",
+        PUBLISH_ONE_COLUMNS,
+        [(*msgspec.structs.astuple(request), publish.key.key, publish.fingerprint, publish.keep)],
+        each=True,
+        alone=True,
+        # It sets its own lock timeout.
+        waits=False,
+        **sql.notify((request.queue,)),
     )
+    if not rows:
+        return None
+    ((job_id, is_over, mismatch, stored, attempt, run_at, awaits, now),) = rows
+    if is_over:
+        return None
+    if job_id == request.id:
+        return Enqueued(job_id, state=item.state)
+    state = None
+    if stored is not None:
+        state = state_of(stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
+    return Enqueued(job_id, duplicate=True, state=state, mismatch=mismatch)
 
 
 def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:

@@ -229,9 +229,12 @@ def _read(dialect: Dialect) -> dict[str, str]:
 
 
 def _without_comment(text: str) -> str:
-    """Without the comment at its head: a driver parses the whole text every time."""
-    lines = text.splitlines(keepends=True)
-    return "".join(dropwhile(lambda line: line.startswith("--"), lines))
+    """Without the comment at its head and its indentation.
+
+    A driver parses the whole text every time; psycopg keeps the result for a short text.
+    """
+    lines = dropwhile(lambda line: line.startswith("--"), text.splitlines(keepends=True))
+    return "".join(line.lstrip(" ") for line in lines)
 
 
 def in_schema(text: str, schema: str) -> str:
