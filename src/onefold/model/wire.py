@@ -155,7 +155,7 @@ def decode(body: bytes, kind: Any) -> Any:
         value = decoder(kind).decode(body)
         text = body.decode()
         names = _NAMES.findall(text)
-        if "\\" in text or len(set(names)) != len(names) or _LONG_NUMBER.search(text):
+        if "\\" in text or len(set(names)) != len(names) or _has_long_number(text):
             # A member may be repeated. It is rejected: parsers disagree about which one counts.
             _strict.decode(text)
     except msgspec.ValidationError as error:
@@ -173,6 +173,10 @@ def decode(body: bytes, kind: Any) -> Any:
     return value
 
 
+def _has_long_number(text: str) -> bool:
+    return len(text) >= _LONG and _LONG_NUMBER.search(text) is not None
+
+
 def _members(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
@@ -183,6 +187,7 @@ def _members(pairs: list[tuple[str, Any]]) -> None:
 _NAMES: Final = re.compile(r'"([^"\\]*)"\s*:')
 """The names of members in JSON without a backslash: no string there contains a quote."""
 _LONG_NUMBER: Final = re.compile(r"[0-9]{1000}")
+_LONG: Final = 1_000
 _strict: Final = json.JSONDecoder(object_pairs_hook=_members)
 
 _PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)

@@ -1,7 +1,7 @@
 """`create_app`: the server as one ASGI application, to run by itself or to mount.
 
-Also here: the settings of a server, and the table of routes, the busiest first, because routing
-tries them in this order.
+Also here: the settings of a server, and the table of routes, the busiest first, because paths of
+the same length are tried in this order.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import msgspec
 from onefold.errors import InvalidInput, Needs
 
 with Needs("onefold[server]"):
-    from starlette.routing import Route as Path
     from starlette.routing import Router
 
 from onefold.server.auth import Authority
 from onefold.server.deadlines import Deadlines
-from onefold.server.dispatch import AccessLog, PathApp
+from onefold.server.dispatch import AccessLog, PathApp, PathFinder
 from onefold.server.drain import draining_at_signals
 from onefold.server.events import Feed
 from onefold.server.keyed import keyed_route
@@ -145,22 +144,25 @@ class ServerApp:
         for route in (*ROUTES, *about_routes(ROUTES, metrics)):
             paths.setdefault(route.path, {})[route.method] = route
         self._closes = closes
-        self._router = Router(
-            routes=[Path(path, PathApp(self, methods)) for path, methods in paths.items()],
-            redirect_slashes=False,
+        self._paths = PathFinder(
+            {path: PathApp(self, methods) for path, methods in paths.items()},
             default=PathApp(self, {}),
-            lifespan=self.lifespan,
         )
+        self._lifespan = Router(lifespan=self.lifespan).lifespan
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        if scope["type"] == "websocket":
-            return  # which rejects it
+        if scope["type"] != "http":
+            # Nothing is sent to a websocket, which rejects it.
+            if scope["type"] == "lifespan":
+                await self._lifespan(scope, receive, send)
+            return
         raw = scope.get("raw_path")
         if raw is not None and (b"%" in raw or not raw.isascii()):
             # Routes match the raw path, so that a name may contain an encoded slash.
             scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
-        await self._router(scope, receive, send)
+        app, scope["path_params"] = self._paths.find(scope["path"], scope.get("root_path", ""))
+        await app.respond(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,12 +21,19 @@ AGAIN: Final = 3.0
 
 
 class Deadlines:
-    """The deadlines of one server, by event loop."""
+    """The deadlines of one server."""
 
     def __init__(self, *, again: float = AGAIN) -> None:
         """Start without deadlines."""
         self.again: float = again
-        self.by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+        self._watch: _Watch | None = None
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> _Watch:
+        """The watch of an event loop. A deadline refers to its own one until it ends."""
+        watch = self._watch
+        if watch is None or watch.loop is not loop:
+            watch = self._watch = _Watch(loop)
+        return watch
 
 
 class Deadline:
@@ -41,10 +47,7 @@ class Deadline:
     def __init__(self, deadlines: Deadlines, seconds: float) -> None:
         """The time starts now."""
         loop = asyncio.get_running_loop()
-        watch = deadlines.by_loop.get(loop)
-        if watch is None:
-            watch = deadlines.by_loop[loop] = _Watch()
-        self._watch = watch
+        self._watch = deadlines.watch(loop)
         self._loop = loop
         self._again = deadlines.again
         self._interrupts = 0
@@ -68,7 +71,7 @@ class Deadline:
         watch = self._watch
         watch.open[self] = None
         if not watch.is_looking:
-            watch.start(self._loop)
+            watch.start()
         return self
 
     def __exit__(
@@ -96,18 +99,19 @@ class Deadline:
 class _Watch:
     """The deadlines of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.open: dict[Deadline, None] = {}
         self.is_looking: bool = False
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self) -> None:
         self.is_looking = True
-        loop.call_later(LOOK, self._look, loop)
+        self.loop.call_later(LOOK, self._look)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
+    def _look(self) -> None:
+        now = self.loop.time()
         for deadline in [each for each in self.open if each.at <= now]:
             deadline.interrupt()
         self.is_looking = bool(self.open)
         if self.is_looking:
-            self.start(loop)
+            self.start()

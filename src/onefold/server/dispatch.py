@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -39,7 +40,7 @@ from onefold.web.idempotency.key import KeyRules, read_key
 from onefold.web.problems import INCOMPLETE, make
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from prometheus_client import Histogram
     from starlette.types import Receive, Scope, Send
@@ -108,7 +109,7 @@ class AccessLog:
 
 
 class PathApp:
-    """One path of the API, as an ASGI application; without routes, all unknown paths."""
+    """One path of the API; without routes, all unknown paths."""
 
     def __init__(self, server: ServerApp, routes: Mapping[str, Route]) -> None:
         """`routes` are by method."""
@@ -122,8 +123,8 @@ class PathApp:
         self._body_limit = server.settings.body_timeout.total_seconds()
         self._template = next((route.path for route in routes.values()), UNKNOWN_PATH)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI; the scope also has the parameters of the path."""
         started = time.perf_counter()
         headers = wire.headers_of(scope["headers"])
         record = AccessRecord(request_id_of(headers), started)
@@ -131,7 +132,7 @@ class PathApp:
         if scope["http_version"] == "2":
             send = self._server.unread.paced(scope, send)
         try:
-            response = await self._respond(scope, receive, headers, record)
+            response = await self._response(scope, receive, headers, record)
             status = response.status
             if isinstance(response, Reply):
                 await send_stream(receive, send, response, request_id=record.request_id)
@@ -147,7 +148,7 @@ class PathApp:
             status = CLIENT_LEFT
         self._server.access_log.note(scope, self._template, status, record)
 
-    async def _respond(
+    async def _response(
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], record: AccessRecord
     ) -> HttpResponse | Reply:
         """The response; every error becomes a problem. A stream is still a `Reply`."""
@@ -235,6 +236,41 @@ class PathApp:
             detail = f"{method} is not possible here; {self._allowed} is."
             raise problems.refused(problems.METHOD_NOT_ALLOWED, detail)
         return HttpResponse(204, (("allow", self._allowed),))
+
+
+class PathFinder:
+    """Finds the `PathApp` of a path by the number of its parts; then the first that matches."""
+
+    def __init__(self, apps: Mapping[str, PathApp], *, default: PathApp) -> None:
+        """`apps` are by template: `/v1/queues/{name}/jobs`."""
+        self._default = default
+        self._by_length: dict[int, list[_PathTemplate]] = {}
+        for template, app in apps.items():
+            parts = template.split("/")
+            self._by_length.setdefault(len(parts), []).append(_PathTemplate(parts, app))
+
+    def find(self, path: str, root: str) -> tuple[PathApp, Mapping[str, str]]:
+        """The application of a path below `root`, and the values of its parameters."""
+        if root and path.startswith(root) and path[len(root) :][:1] in {"", "/"}:
+            path = path[len(root) :]
+        parts = path.split("/")
+        for each in self._by_length.get(len(parts), ()):
+            if each.fixed_of(parts) == each.fixed:
+                values = {name: parts[place] for place, name in each.names}
+                if all(values.values()):
+                    return each.app, values
+        return self._default, {}
+
+
+class _PathTemplate:
+    """A template: the parts that are fixed, and the names of the others."""
+
+    def __init__(self, parts: list[str], app: PathApp) -> None:
+        self.app = app
+        self.names = [(place, part[1:-1]) for place, part in enumerate(parts) if part[:1] == "{"]
+        places = [place for place, part in enumerate(parts) if part[:1] != "{"]
+        self.fixed_of: Callable[[list[str]], object] = itemgetter(*places)
+        self.fixed = self.fixed_of(parts)
 
 
 def _decoded(route: Route, body: bytes, headers: Mapping[str, str]) -> Any:

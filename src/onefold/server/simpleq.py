@@ -85,7 +85,11 @@ def simpleq_enqueued(enqueued: Enqueued) -> SimpleqEnqueued:
     it again under another key, and it would run twice.
     """
     return SimpleqEnqueued(
-        **msgspec.structs.asdict(enqueued),
+        enqueued.id,
+        enqueued.duplicate,
+        enqueued.state,
+        enqueued.mismatch,
+        enqueued.replaced,
         status="completed" if enqueued.state is None else STATUSES[enqueued.state],
         created_at=iso_of(milliseconds_of(enqueued.id)),
     )
