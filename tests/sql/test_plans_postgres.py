@@ -47,29 +47,59 @@ class Database:
         self.connection = connection
         self.sql = Sql("postgres", schema=schema)
 
-    def fill(self, backlog: Backlog) -> None:
+    def fill(self, backlog: Backlog, *, analyze: bool = True) -> None:
         for fill in fills(self.sql, backlog):
             text, _ = compiled(in_schema(fill.text, self.sql.schema), "pyformat")
             self.connection.execute(text.encode(), fill.parameters)
-        for table in ("job", "claim", "attempt"):
+        for table in ("job", "claim", "attempt") if analyze else ():
             self.connection.execute(f"vacuum analyze {self.sql.schema}.{table}".encode())
+
+    def keep_statistics(self) -> None:
+        """Do not let the server analyze the jobs by itself."""
+        self.connection.execute(
+            f"alter table {self.sql.schema}.job set (autovacuum_enabled = false)".encode()
+        )
+
+    def prepare(self, statement: Statement, mode: str = "force_generic_plan") -> Prepared:
+        """A prepared statement, whose plan is made now if it is generic."""
+        prepared = Prepared(self.connection, statement, mode)
+        prepared.cost()
+        return prepared
 
     def cost(self, statement: Statement, mode: str) -> Cost:
         """Run a statement, see what it read, and take it back."""
+        prepared = Prepared(self.connection, statement, mode)
+        try:
+            return prepared.cost()
+        finally:
+            prepared.close()
+
+
+class Prepared:
+    """A prepared statement and its values."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], statement: Statement, mode: str
+    ) -> None:
         text, names = compiled(statement.text, "numbered")
         parameters = {**statement.arrays(), "now": NOW}
-        values = compose.SQL(", ").join(compose.Literal(parameters[name]) for name in names)
-        with self.connection.transaction(force_rollback=True):
-            self.connection.execute(f"set local plan_cache_mode = {mode}".encode())
-            self.connection.execute(f"prepare hot as {text}".encode())
-            try:
-                row = self.connection.execute(
-                    compose.SQL("explain (analyze, buffers, format json) execute hot ({})").format(
-                        values
-                    )
-                ).fetchone()
-            finally:
-                self.connection.execute("deallocate hot")
+        self._connection = connection
+        self._mode = mode
+        self._name = f"hot_{uuid4().hex}"
+        self._values = compose.SQL(", ").join(compose.Literal(parameters[name]) for name in names)
+        connection.execute(f"prepare {self._name} as {text}".encode())
+
+    def close(self) -> None:
+        self._connection.execute(f"deallocate {self._name}".encode())
+
+    def cost(self) -> Cost:
+        """Run it, see what it read, and take it back."""
+        explain = compose.SQL("explain (analyze, buffers, format json) execute {} ({})")
+        with self._connection.transaction(force_rollback=True):
+            self._connection.execute(f"set local plan_cache_mode = {self._mode}".encode())
+            row = self._connection.execute(
+                explain.format(compose.Identifier(self._name), self._values)
+            ).fetchone()
         assert row is not None
         root = row[0][0]["Plan"]
         nodes = list(walk(root))
@@ -78,6 +108,14 @@ class Database:
             root["Shared Hit Blocks"] + root["Shared Read Blocks"],
             tuple(fault for node in nodes for fault in faults_of(node)),
         )
+
+    def generic_uses(self) -> int:
+        """How often its plan was used again."""
+        row = self._connection.execute(
+            "select generic_plans from pg_prepared_statements where name = %s", [self._name]
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -151,11 +189,39 @@ def test_a_take_costs_the_same_with_a_million_finished_jobs_and_many_scheduled_a
     assert big.pages <= 2 * small.pages + 30
 
 
+def test_a_plan_that_was_made_for_an_empty_table_reads_no_more_when_a_burst_follows(
+    postgres_url: str, postgres_schema: str
+) -> None:
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        database = Database(connection, postgres_schema)
+        # Otherwise autovacuum may analyze the table, and the plans are made again.
+        database.keep_statistics()
+        plans = [database.prepare(one) for one in takes(database.sql, 100)]
+        database.fill(Backlog(ready=3_000, running=3_000), analyze=False)
+
+        costs = [plan.cost() for plan in plans]
+
+    assert [cost.faults for cost in costs] == [()] * len(plans)
+    assert [cost.rows for cost in costs if cost.rows > 300 + SPARE] == []
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_take_is_planned_once(databases: dict[Backlog, Database], size: int) -> None:
+    for database in databases.values():
+        for statement in takes(database.sql, size):
+            plan = database.prepare(statement, mode="auto")
+            for _ in range(7):
+                plan.cost()
+            assert plan.generic_uses() == 3, statement.name
+
+
 def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
     databases: dict[Backlog, Database],
 ) -> None:
     database = databases[BIG]
-    (take,) = takes(database.sql, 10)
+    take = takes(database.sql, 10)[0]
     ready = database.sql("delete_jobs", ("shard", "id"), [(0, job_id(n)) for n in range(1, 501)])
 
     with database.connection.transaction(force_rollback=True):

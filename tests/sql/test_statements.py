@@ -33,16 +33,16 @@ USES = uses()
 
 ONLY_POSTGRES = {
     "notify",  # SQLite's workers look for themselves
-    "finish_plain_jobs",  # one statement where a round trip counts
+    "exchange_jobs",  # SQLite has no round trips to save, no LATERAL, and no rows to skip
     "try_claim_lock",  # SQLite's one writer is the lock
-    "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock
     "insert_jobs",  # SQLite stores job by job, which is faster there
     "publish_job",
     "publish_jobs",
     "store_jobs",
 }
 ONLY_SQLITE = {
-    "ready_priorities",  # PostgreSQL visits the priorities inside its take, by LATERAL
+    "ready_priorities",  # PostgreSQL visits the priorities inside of exchange_jobs, by LATERAL
+    "take_jobs",
 }
 # What every driver adds: the time, and on SQLite the machine's clock beside a test's.
 GIVEN = {"now", "clock"}
@@ -87,7 +87,7 @@ def test_an_operation_gives_postgres_every_parameter_and_no_other() -> None:
     wrong = [
         found
         for use in USES
-        if use.statement not in ONLY_SQLITE and not _is_take(use, SQLITE)
+        if use.statement not in ONLY_SQLITE
         for found in _wrong_parameters(use, POSTGRES, {*use.columns, *use.parameters})
     ]
 
@@ -97,7 +97,7 @@ def test_an_operation_gives_postgres_every_parameter_and_no_other() -> None:
 def test_an_operation_gives_sqlite_every_parameter_and_no_other() -> None:
     wrong: list[str] = []
     for use in USES:
-        if use.statement in ONLY_POSTGRES or _is_take(use, POSTGRES):
+        if use.statement in ONLY_POSTGRES:
             continue
         columns = use.columns if use.each else ["rows"] if use.columns else []
         wrong += _wrong_parameters(use, SQLITE, {*columns, *use.parameters} - ONLY_FOR_POSTGRES)
@@ -113,15 +113,10 @@ def _wrong_parameters(use: Use, sql: Sql, given: set[str]) -> Iterator[str]:
         yield f"{place_of(use)} does not give {sorted(missing)}"
 
 
-def _is_take(use: Use, other: Sql) -> bool:
-    """A take has two shapes: per queue and priority on SQLite, all at once on PostgreSQL."""
-    return use.statement == "take_jobs" and other.takes_by_priority != bool(use.columns)
-
-
 def test_sqlite_reads_the_columns_of_a_batch_where_the_operation_puts_them() -> None:
     wrong: list[str] = []
     for use in USES:
-        if not use.columns or use.each or use.statement in {*ONLY_POSTGRES, "take_jobs"}:
+        if not use.columns or use.each or use.statement in ONLY_POSTGRES:
             continue
         read = _columns_read(use)
         given = [(place, use.columns[place]) for place, _ in read]

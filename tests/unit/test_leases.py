@@ -12,7 +12,14 @@ from onefold.model.ids import new_id, shard_of
 from onefold.model.job import JobRow
 from onefold.model.new_job import prepare
 from onefold.model.timestamps import from_micros
-from onefold.operations.deliveries import Finish, finish, heartbeat, take, take_in_turn
+from onefold.operations.deliveries import (
+    Finish,
+    finish,
+    finish_and_take,
+    heartbeat,
+    take,
+    take_in_turn,
+)
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW, delivery_state, job_row
 from tests.fixtures.steps import Steps
@@ -41,9 +48,14 @@ def by_shard() -> dict[int, list[str]]:
 def test_postgres_takes_by_one_statement() -> None:
     run = Steps(take(POSTGRES, order({"b": 2, "a": 5}, limit=6), shard=3))
 
-    statement = run.answer("take_jobs", [])
+    statement = run.answer("exchange_jobs", [])
 
     assert statement.arrays() == {
+        "id": [],
+        "fence": [],
+        "result": [],
+        "plain": True,
+        "keep": 86_400_000_000,
         "queues": ["b", "a"],
         "limits": [2, 5],
         "shard": 3,
@@ -66,7 +78,7 @@ def test_jobs_come_in_the_order_in_which_they_are_to_run() -> None:
     ]
     run = Steps(take(POSTGRES, order({"b": 2, "a": 5})))
 
-    run.answer("take_jobs", rows)
+    run.answer("exchange_jobs", rows)
 
     expected = [rows[4], rows[3], rows[2], rows[1], rows[0]]
     assert run.result == [JobRow(*row) for row in expected]
@@ -113,9 +125,9 @@ def test_sqlite_goes_on_to_the_next_queue_where_one_has_nothing() -> None:
 def test_a_take_begins_at_the_shard_whose_turn_it_is_and_ends_when_it_has_enough() -> None:
     run = Steps(take_in_turn(SHARDED, order({"b": 2, "a": 5}, limit=3), turn=6))
 
-    first = run.answer("take_jobs", [job_row(C, queue="b")])
-    second = run.answer("take_jobs", [])
-    third = run.answer("take_jobs", [job_row(B, queue="a"), job_row(A, queue="b")])
+    first = run.answer("exchange_jobs", [job_row(C, queue="b")])
+    second = run.answer("exchange_jobs", [])
+    third = run.answer("exchange_jobs", [job_row(B, queue="a"), job_row(A, queue="b")])
 
     assert [one.parameters["shard"] for one in (first, second, third)] == [2, 3, 0]
     assert [one.parameters["limit"] for one in (first, second, third)] == [3, 2, 2]
@@ -125,19 +137,19 @@ def test_a_take_begins_at_the_shard_whose_turn_it_is_and_ends_when_it_has_enough
 def test_a_queue_that_has_given_its_most_is_not_asked_for_again() -> None:
     run = Steps(take_in_turn(SHARDED, order({"b": 2, "a": 5}, limit=10), turn=0))
 
-    run.answer("take_jobs", [job_row(A, queue="b")])
-    second = run.answer("take_jobs", [job_row(B, queue="b"), job_row(C, queue="a")])
-    third = run.answer("take_jobs", [job_row(new_id(), queue="a") for _ in range(4)])
+    run.answer("exchange_jobs", [job_row(A, queue="b")])
+    second = run.answer("exchange_jobs", [job_row(B, queue="b"), job_row(C, queue="a")])
+    third = run.answer("exchange_jobs", [job_row(new_id(), queue="a") for _ in range(4)])
 
-    assert second.rows == [("b", 1), ("a", 5)]
-    assert third.rows == [("a", 4)]
+    assert (second.parameters["queues"], second.parameters["limits"]) == (["b", "a"], [1, 5])
+    assert (third.parameters["queues"], third.parameters["limits"]) == (["a"], [4])
     assert len(run.result) == 7
 
 
 def test_a_take_goes_once_round_where_there_is_too_little() -> None:
     run = Steps(take_in_turn(SHARDED, order(), turn=3))
 
-    asked = [run.answer("take_jobs", []).parameters["shard"] for _ in range(4)]
+    asked = [run.answer("exchange_jobs", []).parameters["shard"] for _ in range(4)]
 
     assert asked == [3, 0, 1, 2]
     assert run.result == []
@@ -162,8 +174,49 @@ def test_a_finish_is_one_statement() -> None:
 def test_locked_rows_are_passed_over_where_the_database_can() -> None:
     finishes = [Finish(Delivery(A, 1))]
 
-    Steps(finish(POSTGRES, finishes, skip_locked=True)).asks("finish_unlocked_jobs")
+    Steps(finish(POSTGRES, finishes, skip_locked=True)).asks("exchange_jobs")
     Steps(finish(SQLITE, finishes, skip_locked=True)).asks("finish_jobs")
+
+
+def test_an_exchange_completes_deliveries_and_takes_jobs_by_one_statement() -> None:
+    finishes = [Finish(Delivery(B, 2), "1", plain=True), Finish(Delivery(A, 1), plain=True)]
+    run = Steps(finish_and_take(POSTGRES, finishes, order({"b": 2}), turn=0))
+
+    statement = run.answer("exchange_jobs", [job_row(C, queue="b")])
+
+    assert (statement.alone, statement.waits) == (True, False)
+    assert statement.rows == [(A, 1, None), (B, 2, "1")]
+    ended, taken = run.result
+    assert [(one.id, one.status) for one in ended] == [(B, "accepted"), (A, "accepted")]
+    assert [job.id for job in taken] == [C]
+
+
+def test_an_exchange_that_did_not_complete_all_is_judged() -> None:
+    finishes = [Finish(Delivery(A, 1), plain=True), Finish(Delivery(B, 2), plain=True)]
+    run = Steps(finish_and_take(POSTGRES, finishes, order({"b": 2}), turn=0))
+
+    run.answer("exchange_jobs", [job_row(C, queue="b"), completed_row(f'[["{A}",1,null,false]]')])
+    run.answer("delivery_states", [delivery_state(B, 1, 2, 9)])
+
+    ended, taken = run.result
+    assert [one.status for one in ended] == ["accepted", "lost"]
+    assert [job.id for job in taken] == [C]
+
+
+def test_an_exchange_that_completed_nothing_is_judged() -> None:
+    run = Steps(finish(POSTGRES, [Finish(Delivery(A, 1))], skip_locked=True))
+
+    statement = run.answer("exchange_jobs", [completed_row(None)])
+    run.answer("delivery_states", [delivery_state(A, 2, 1, None)])
+
+    assert (statement.alone, statement.waits) == (False, True)
+    assert [one.status for one in run.result] == ["already"]
+
+
+def completed_row(text: str | None) -> tuple[str | None, ...]:
+    """The last row of an exchange that did not complete all deliveries."""
+    columns = JobRow.__struct_fields__[:-2]
+    return tuple(text if name == "payload_json" else None for name in columns)
 
 
 def test_a_finish_that_did_not_count_is_judged() -> None:

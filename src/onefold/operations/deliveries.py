@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,24 +23,75 @@ from onefold.operations.statement import by_shard, in_all_shards
 from onefold.operations.unique_keys import insert_successors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from onefold.model.delivery import TakeOrder
     from onefold.operations.statement import Operation, Row, Rows, Sql, Statement
 
+ID_OF: Final[Callable[[Any], str]] = attrgetter("delivery.id")
+"""The id of the job of a finish: its place in the order of locks."""
+
 
 def finish_and_take(
     sql: Sql, finishes: Sequence[Finish], order: TakeOrder, *, turn: int
 ) -> Operation[tuple[list[Ended], list[JobRow]]]:
-    """Complete the last deliveries and lease the next jobs, in one round trip if possible."""
+    """Complete the last deliveries and lease the next jobs, in one statement if possible."""
     if sql.takes_by_priority or sql.shards > 1:
         ended = yield from finish(sql, finishes, skip_locked=True)
         return ended, (yield from take_in_turn(sql, order, turn=turn))
-    take = _take_statement(sql, order, 0)
-    ended = yield from finish(sql, finishes, skip_locked=True, ahead=(take,))
-    rows = yield take
-    return ended, _in_order(order, starmap(JobRow, rows))
+    rows = yield exchange_statement(sql, 0, sorted(finishes, key=ID_OF), order)
+    done, taken = exchanged(finishes, order, rows)
+    if done is None:
+        return _accepted(finishes), taken
+    if (yield from _after_finish(sql, 0, done)) and (rest := order.without(taken)):
+        taken += yield from take(sql, rest)  # A successor may be due now.
+    return (yield from _judged(sql, finishes, _deliveries(done))), taken
+
+
+def exchange_statement(
+    sql: Sql, shard: int, finishes: Sequence[Finish], order: TakeOrder | None
+) -> Statement:
+    """Complete deliveries, which are sorted by id, and lease jobs. Only for PostgreSQL."""
+    plain = all(map(attrgetter("plain"), finishes))
+    # Of the statements for several shards, the first must not be committed if the last one fails.
+    alone = plain and sql.shards == 1
+    return sql(
+        "exchange_jobs",
+        ("id", "fence", "result"),
+        [(f.delivery.id, f.delivery.fence, f.result) for f in finishes],
+        alone=alone,
+        waits=not alone,
+        shard=shard,
+        plain=plain,
+        keep=KEEP[State.COMPLETED],
+        queues=[] if order is None else list(order.queues),
+        limits=[] if order is None else list(order.queues.values()),
+        limit=0 if order is None else order.limit,
+        worker=None if order is None else order.worker,
+        take_id=None if order is None else order.take_id,
+        lease=0 if order is None else order.lease,
+        unknown=[] if order is None else list(order.unknown),
+    )
+
+
+def exchanged(
+    finishes: Sequence[Finish], order: TakeOrder | None, rows: Rows
+) -> tuple[Rows | None, list[JobRow]]:
+    """What an exchange has completed (None: all, and nothing is left to do), and the taken jobs.
+
+    A completed delivery is its id, its fence, the successor of the job, and whether the retention
+    of the job is over.
+    """
+    done: Rows | None = None
+    if finishes and rows and rows[-1][0] is None:
+        done = msgspec.json.decode(rows[-1][COMPLETED] or "[]")
+        rows = rows[:-1]
+    return done, [] if order is None else _in_order(order, starmap(JobRow, rows))
+
+
+COMPLETED: Final = JobRow.__struct_fields__.index("payload_json")
+"""The column of an exchange that has the completed deliveries, in a row without an id."""
 
 
 def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[JobRow]]:
@@ -61,26 +112,9 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[JobRow
     """Lease due jobs of one shard, in the order in which they should run."""
     if sql.takes_by_priority:
         rows = yield from _take_by_priority(sql, order, shard)
-    else:
-        rows = yield _take_statement(sql, order, shard)
-    return _in_order(order, starmap(JobRow, rows))
-
-
-def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
-    return sql(
-        "take_jobs",
-        ("queues", "limits"),
-        list(order.queues.items()),
-        # Of several takes, the first must not be committed if the last one fails.
-        alone=sql.shards == 1,
-        waits=False,
-        shard=shard,
-        limit=order.limit,
-        worker=order.worker,
-        take_id=order.tries[-1] if order.tries else None,
-        lease=order.lease,
-        unknown=list(order.unknown),
-    )
+        return _in_order(order, starmap(JobRow, rows))
+    rows = yield exchange_statement(sql, shard, (), order)
+    return exchanged((), order, rows)[1]
 
 
 def _in_order(order: TakeOrder, taken: Iterable[JobRow]) -> list[JobRow]:
@@ -137,11 +171,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 
 
 def finish(
-    sql: Sql,
-    finishes: Sequence[Finish],
-    *,
-    skip_locked: bool = False,
-    ahead: tuple[Statement, ...] = (),
+    sql: Sql, finishes: Sequence[Finish], *, skip_locked: bool = False
 ) -> Operation[list[Ended]]:
     """Complete deliveries.
 
@@ -149,41 +179,57 @@ def finish(
     caller tries again and waits: one open transaction must not stall a batch. The same holds for a
     row with a successor if all are `plain`: their statement does nothing else.
     """
-    ended: dict[Delivery, Ended] = {}
-    skips = skip_locked and sql.skips_locked
-    plain = skips and all(map(attrgetter("plain"), finishes))
-    name = "finish_plain_jobs" if plain else "finish_unlocked_jobs" if skips else "finish_jobs"
-    alone = plain and sql.shards == 1
-    for shard, group in by_shard(sql, finishes, attrgetter("delivery.id")):
-        rows = yield sql(
-            name,
-            ("shard", "id", "fence", "result"),
-            [(shard, f.delivery.id, f.delivery.fence, f.result) for f in group],
-            alone=alone,
-            waits=not alone,
-            ahead=ahead if alone else (),
-            keep=KEEP[State.COMPLETED],
-        )
-        more = False
-        for job_id, fence, successor, is_over, *_ in rows:
-            ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "completed")
-            more = more or successor is not None or is_over
-        if more:
-            yield from _after_finish(sql, shard, rows)
-    if len(ended) == len(finishes):
-        return [ended[f.delivery] for f in finishes]
+    completed: list[Delivery] = []
+    for shard, group in by_shard(sql, finishes, ID_OF):
+        done: Rows | None
+        if skip_locked and sql.skips_locked:
+            rows = yield exchange_statement(sql, shard, group, None)
+            done, _ = exchanged(group, None, rows)
+        else:
+            done = yield sql(
+                "finish_jobs",
+                ("shard", "id", "fence", "result"),
+                [(shard, f.delivery.id, f.delivery.fence, f.result) for f in group],
+                keep=KEEP[State.COMPLETED],
+            )
+        if done is None:
+            completed += [f.delivery for f in group]
+        else:
+            yield from _after_finish(sql, shard, done)
+            completed += _deliveries(done)
+    return (yield from _judged(sql, finishes, completed))
+
+
+def _accepted(finishes: Sequence[Finish]) -> list[Ended]:
+    named = [finish.delivery for finish in finishes]
+    return [Ended(one.id, one.fence, "accepted", "completed") for one in named]
+
+
+def _deliveries(done: Rows) -> list[Delivery]:
+    return [Delivery(row[0], row[1]) for row in done]
+
+
+def _judged(
+    sql: Sql, finishes: Sequence[Finish], completed: Sequence[Delivery]
+) -> Operation[list[Ended]]:
+    """The answers to all finishes, also to those that were not accepted."""
+    if len(completed) == len(finishes):
+        return _accepted(finishes)
+    ended = {one: Ended(one.id, one.fence, "accepted", "completed") for one in completed}
     deliveries = [f.delivery for f in finishes]
     already = dict.fromkeys(deliveries, ENDS[Event.FINISH])
     return (yield from judge(sql, deliveries, ended, already))
 
 
-def _after_finish(sql: Sql, shard: int, rows: Rows) -> Operation[None]:
-    waiting = [row for row in rows if row[2] is not None]
+def _after_finish(sql: Sql, shard: int, done: Rows) -> Operation[bool]:
+    """Insert successors, and remove what is not kept; returns whether there were successors."""
+    waiting = [row for row in done if row[2] is not None]
     if waiting:
         yield from insert_successors(sql, [row[2] for row in waiting])
         yield sql("clear_successors", ("shard", "id"), [(shard, row[0]) for row in waiting])
-    if over := [row[0] for row in rows if row[3]]:
+    if over := [row[0] for row in done if row[3]]:
         yield from discard(sql, shard, over)
+    return bool(waiting)
 
 
 def heartbeat(

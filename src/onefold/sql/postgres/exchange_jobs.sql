@@ -1,0 +1,174 @@
+-- Complete deliveries of one shard whose fence is still valid, then lease up to :limit due jobs to a
+-- worker. Either part may be empty.
+--
+-- Deliveries are given in the order of their ids, which is the order of the locks. With :plain, jobs with
+-- their own retention or a successor are left out: they need further statements, in one transaction.
+-- Rows that other transactions have locked are skipped in both parts; finish_jobs waits for them.
+--
+-- Jobs are leased from the queues in the given order, each up to its own limit, by priority, then run_at,
+-- then id. For each queue, the priorities with waiting jobs are visited one by one (an index skip scan of
+-- job_ready), so that jobs that are scheduled ahead at a better priority are never read. The update also
+-- clears the scope of a key that is held only while the job is queued.
+--
+-- A last row without an id follows unless all deliveries are completed and need nothing more: it has in
+-- the place of the payload those that are completed, as JSON.
+--
+-- For the planner: every row is found by its whole key or its place (ctid), and "nullif(x, …) = x", which
+-- is true, makes it expect one row. So a plan that was made for an empty table is right for a full one. No
+-- estimate depends on a parameter: otherwise the statement would be planned at each execution. A row that
+-- was changed between the snapshot and its lock has another place: it is skipped, as if it were locked.
+with held as materialized (
+    select h.at, r.place
+    from
+        unnest((:id::text[])::uuid[], :fence::bigint[]) with ordinality as r (id, fence, place)
+    cross join lateral (
+        select j.ctid as at
+        from onefold.job as j
+        where
+            j.shard = :shard::smallint
+            and j.id = r.id
+            and j.fence = r.fence
+            -- Running; or its lease or ack has timed out (it was not handed back), and it was not taken
+            -- since.
+            and (
+                j.state = 1
+                or (j.state = 0 and j.vanished > 0 and j.not_before is not null)
+                or (j.state = 0 and j.awaiting = j.fence)
+            )
+            and (
+                not :plain::boolean
+                or (j.next is null and (j.options is null or strpos(j.options, '"keep"') = 0))
+            )
+        limit 1
+        for update of j skip locked
+    ) as h
+    where nullif(r.place, 0) = r.place
+), done as (
+    update onefold.job as j
+    set
+        state = 2,
+        not_before = null,
+        vanished = 0,
+        lease_until = null,
+        result = (:result::text[])[held.place],
+        ended_at = clock.now,
+        keep_until = clock.now + case
+            when :plain::boolean then :keep::bigint
+            else coalesce((j.options::jsonb #>> '{keep,completed}')::bigint, :keep::bigint)
+        end,
+        -- A successor gets the key.
+        yielded = j.yielded or j.next is not null
+    from
+        held,
+        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+            as clock (now)
+    where j.shard = :shard::smallint and j.ctid = held.at and nullif(held.place, 0) = held.place
+    returning j.id, j.fence, j.next, j.keep_until <= clock.now as is_over
+), picked as materialized (
+    select due.at, due.fence
+    from (
+        select w.queue, w.limit_
+        from
+            unnest(:queues::text[], :limits::integer[]) with ordinality as w (queue, limit_, place)
+        where
+            nullif(w.place, 0) = w.place
+            -- After the deliveries: one whose lease has ended is completed, and not leased again.
+            and (select count(*) from done) >= 0
+            -- Not from paused, limited and ordered queues, which need a take that reads their settings.
+            and not exists (
+                select 1
+                from onefold.queue as q
+                where q.shard = :shard::smallint and q.name = w.queue and (q.paused or q.controlled)
+            )
+        order by w.place
+    ) as wanted
+    cross join lateral (
+        with recursive lane (priority) as (
+            (
+                select j.priority
+                from onefold.job as j
+                where
+                    j.shard = :shard::smallint
+                    and j.queue = wanted.queue
+                    and j.state = 0
+                    and j.group_key is null
+                order by j.priority
+                limit 1
+            )
+            union all
+            select (
+                select j.priority
+                from onefold.job as j
+                where
+                    j.shard = :shard::smallint
+                    and j.queue = wanted.queue
+                    and j.state = 0
+                    and j.group_key is null
+                    and j.priority > lane.priority
+                order by j.priority
+                limit 1
+            )
+            from lane
+            where lane.priority is not null
+        )
+        select head.at, head.fence
+        from lane
+        cross join lateral (
+            select j.ctid as at, j.fence
+            from onefold.job as j
+            where
+                j.shard = :shard::smallint
+                and j.queue = wanted.queue
+                and j.state = 0
+                and j.group_key is null
+                and j.priority = lane.priority
+                and j.run_at <= coalesce(
+                    :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+                )
+                and (
+                    j.expires_at is null
+                    or j.expires_at > coalesce(
+                        :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+                    )
+                )
+                -- Estimated as almost always true. Otherwise all due jobs would be sorted.
+                and nullif(coalesce(array_position(:unknown::text[], j.kind), 0) > 0, true) is not null
+            order by j.run_at, j.id
+            limit wanted.limit_
+            for update skip locked
+        ) as head
+        where lane.priority is not null
+        limit wanted.limit_
+    ) as due
+    limit (select :limit::integer)
+), taken as (
+    update onefold.job as j
+    set
+        state = 1,
+        not_before = null,
+        attempt = j.attempt + 1,
+        fence = j.fence + 1,
+        worker = :worker::text,
+        take_id = :take_id::text::uuid,
+        taken_at = clock.now,
+        lease_until = clock.now + :lease::bigint,
+        unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
+    from
+        picked,
+        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+            as clock (now)
+    where j.shard = :shard::smallint and j.ctid = picked.at and nullif(picked.fence, -1) = picked.fence
+    returning
+        j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
+        j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
+        j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
+        j.reason, j.options, j.group_key, j.taken_at, j.defers, clock.now
+)
+select taken.* from taken
+union all
+select
+    null, null, null, null, null, null, null, null, null, null, null, null, null,
+    (select json_agg(json_build_array(d.id, d.fence, d.next, d.is_over)) from done as d)::text,
+    null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+from done
+having count(*) < cardinality(:id::text[]) or bool_or(done.next is not null or done.is_over)
