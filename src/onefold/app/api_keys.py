@@ -128,7 +128,10 @@ class ApiKeys:
         known: StoredApiKey | None = await self._group().run(
             Item(api_keys.read, shown.id, "api_key", shown.id)
         )
-        return await self._context.runtime.arun(_admit(api_key.proven(shown, known)))
+        key = api_key.proven(shown, known)
+        if key is None or key.rate is None:
+            return Admission(key)
+        return await self._context.runtime.arun(_admit(key))
 
     def exist(self) -> bool:
         """Whether a key was ever created. Revoked keys count: to revoke must not open a server.

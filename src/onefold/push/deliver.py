@@ -61,6 +61,13 @@ OURS: Final = frozenset(
 """Headers that the settings of a queue cannot change."""
 
 
+_FIXED: Final = {
+    "Content-Type": "application/json",
+    "User-Agent": AGENT,
+    "Accept-Encoding": "identity",
+}
+
+
 def body_of(job: Job) -> bytes:
     """The bytes to send and to sign, the same for all tries of a delivery."""
     return encode(
@@ -88,10 +95,10 @@ def headers_of(
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers of one try: those of the queue, and ours, which take precedence."""
-    headers = {name: text for name, text in (more or {}).items() if name.lower() not in OURS}
-    headers["Content-Type"] = "application/json"
-    headers["User-Agent"] = AGENT
-    headers["Accept-Encoding"] = "identity"
+    headers = (
+        {name: text for name, text in more.items() if name.lower() not in OURS} if more else {}
+    )
+    headers |= _FIXED
     headers[FENCE] = str(job.fence)
     headers[ATTEMPT] = str(job.attempt)
     if signer is not None:

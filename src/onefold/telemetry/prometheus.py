@@ -67,6 +67,8 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register the series."""
         self._pairs: set[tuple[str, str]] = set()
+        self._enqueued_of: dict[tuple[str, str], Counter] = {}
+        """Series by kind and queue: each enqueue counts."""
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry, buckets=SECONDS)
         self._enqueued = counter("onefold_jobs_enqueued", "Jobs stored.", LABELS)
@@ -98,7 +100,11 @@ class Metrics:
         """Count one event."""
         match event:
             case JobsEnqueued(kind, queue, count):
-                self._enqueued.labels(*self._pair(kind, queue)).inc(count)
+                pair = self._pair(kind, queue)
+                series = self._enqueued_of.get(pair)
+                if series is None:
+                    series = self._enqueued_of[pair] = self._enqueued.labels(*pair)
+                series.inc(count)
             case DuplicatesSuppressed(kind, queue, count):
                 self._duplicates.labels(*self._pair(kind, queue)).inc(count)
             case JobStarted(job, _, waited):
