@@ -275,7 +275,7 @@ def judge(
     silent = [d for d in deliveries if d not in ended]
     states: dict[str, tuple[int, int, JobState]] = {}
     for _, wanted in ids_by_shard(sql, [delivery.id for delivery in silent]):
-        rows = yield sql("delivery_states", ("shard", "id"), wanted)
+        rows = yield sql("delivery_states", ("shard", "id"), wanted, alone=True, waits=False)
         for job_id, state, fence, _, attempt, run_at, awaits, now in rows:
             word = state_of(state, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
             states[job_id] = (state, fence, word)

@@ -13,7 +13,8 @@ import time
 from collections import Counter, deque
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onefold.errors import DatabaseError
 from onefold.model.delivery import Delivery
@@ -30,9 +31,9 @@ from onefold.worker.queue_monitor import Prefetch
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterable, Sequence
     from datetime import timedelta
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    from onefold.databases import Store
+    from onefold.databases import Build, Exchanges, Store
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import JobRow, JobState
     from onefold.worker.after_commit import AfterCommit
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from onefold.worker.queue_monitor import QueueMonitor
     from onefold.worker.settings import WorkerSettings
 
+    ExchangeResult: TypeAlias = tuple[list[Ended], list[JobRow]]
+
 REPORT: Final = 1_000
 """Deliveries that are reported in one transaction."""
 FIRST_PAUSE: Final = 0.05
@@ -48,8 +51,18 @@ LONGEST_PAUSE: Final = 5.0
 LOST_TAKE: Final = 10.0
 """Seconds for which jobs of a take without a response are searched."""
 SEARCH_INTERVAL: Final = 1.0
+SLICE: Final = 0.001
+"""Seconds for which handlers are started before the event loop does other work."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
+
+
+class JobExchange(NamedTuple):
+    """Completed jobs to report and new jobs to take, in one transaction."""
+
+    completed: list[HeldDelivery]
+    order: TakeOrder | None
+    began: float
 
 
 class Producer:
@@ -65,8 +78,12 @@ class Producer:
         executor: Executor,
         after_commit: AfterCommit,
         wake: asyncio.Event,
+        exchanges: Exchanges | None = None,
     ) -> None:
-        """Holds nothing. `monitor` and `executor` set `wake` when there may be something to do."""
+        """Holds nothing. `monitor` and `executor` set `wake` when there may be something to do.
+
+        `exchanges` is a faster way than the transactions of `store`, where there is one.
+        """
         self.held: dict[Delivery, HeldDelivery] = {}
         """Deliveries that are leased to this worker and not yet reported."""
         self._store = store
@@ -76,6 +93,7 @@ class Producer:
         self._executor = executor
         self._after_commit = after_commit
         self._wake = wake
+        self._exchanges = exchanges
         self._shards = ShardRotation()
         self._groups: dict[str, str] = {}
         """By queue: the group with which its last limited take has ended."""
@@ -88,6 +106,8 @@ class Producer:
         """By queue: held deliveries, and jobs that the running takes may bring."""
         self._reserved = 0
         """Jobs that the running takes may bring."""
+        self._arriving = 0
+        """Jobs that a take has brought, and that are not held yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_exchanging = False
         """One exchange at a time: jobs that end meanwhile are reported together by the next."""
@@ -111,13 +131,26 @@ class Producer:
                 self._handler_ended(self._executor.ended.popleft())
             if self._stopping:
                 self._hand_back_waiting()
-            while self._waiting and self._executor.running < self._settings.concurrency:
-                self._executor.start(self._waiting.popleft())
+            self._start_handlers()
             if not self._is_offline:
                 self._start_tasks()
-            if self._stopping and not (self.held or self._tasks or self._lost_takes):
+            busy = self._tasks or self._is_exchanging
+            if self._stopping and not (self.held or busy or self._lost_takes):
                 return
+            if self._waiting and self._executor.running < self._settings.concurrency:
+                self._wake.set()
+            if self._wake.is_set():
+                await asyncio.sleep(0)  # responses, heartbeats and handlers have a turn
             await self._wake.wait()
+
+    def _start_handlers(self) -> None:
+        """Start handlers while there are places, for about a millisecond."""
+        concurrency, executor, waiting = self._settings.concurrency, self._executor, self._waiting
+        until = time.monotonic() + SLICE
+        while waiting and executor.running < concurrency:
+            executor.start(waiting.popleft())
+            if time.monotonic() > until:
+                return
 
     def stop(self) -> None:
         """Take no more jobs, and hand back those that have not started."""
@@ -225,8 +258,9 @@ class Producer:
                 self._reserve(order)
         if order is not None or self._completed:
             self._is_exchanging = True
-            self._spawn(self._exchange(self._completed[:REPORT], order))
+            exchange = JobExchange(self._completed[:REPORT], order, time.monotonic())
             del self._completed[:REPORT]
+            self._send(exchange)
 
     def _take_from_limited(self) -> None:
         if (room := self._room()) > 0:
@@ -236,7 +270,7 @@ class Producer:
 
     def _room(self) -> int:
         """How many jobs may be taken, beside those that run or wait."""
-        prefetch, waiting = self._prefetch.size, len(self._waiting)
+        prefetch, waiting = self._prefetch.size, len(self._waiting) + self._arriving
         if self._stopping or waiting > prefetch // 2:
             return 0
         used = self._executor.running + waiting + self._reserved
@@ -262,23 +296,52 @@ class Producer:
 
     # --- transactions ---------------------------------------------------------------------------
 
-    async def _exchange(self, completed: list[HeldDelivery], order: TakeOrder | None) -> None:
-        """Report completed jobs and take new ones, in one transaction."""
-        began = time.monotonic()
+    def _send(self, exchange: JobExchange) -> None:
+        """Report completed jobs and take new ones."""
+        completed, order, _ = exchange
         turn = 0 if order is None else self._shards.next(order.queues)
         finishes = list(map(_finish, completed))
+        build = partial(finish_then_take, finishes=finishes, order=order, turn=turn)
+        # Others need more than one statement.
+        is_sent = (
+            self._exchanges is not None
+            and all(map(attrgetter("plain"), finishes))
+            and self._exchanges.send(build, partial(self._answered, exchange))
+        )
+        if not is_sent:
+            self._spawn(self._exchange(exchange, build))
+
+    async def _exchange(self, exchange: JobExchange, build: Build[ExchangeResult]) -> None:
+        """An exchange in a transaction of the store."""
+        completed, order, _ = exchange
         with self._handling_errors(completed, self._completed, order):
-            ended, taken = await self._store.atransact(
-                partial(finish_then_take, finishes=finishes, order=order, turn=turn)
-            )
+            self._exchanged(exchange, await self._store.atransact(build))
+        self._is_exchanging = False
+
+    def _answered(self, exchange: JobExchange, result: ExchangeResult | None) -> None:
+        """The end of an exchange on the connection of its own."""
+        completed, order, _ = exchange
+        if result is not None:
+            with self._handling_errors(completed, self._completed, order):
+                self._exchanged(exchange, result)
+        else:
+            # The store reports it again. The take is not sent again: its jobs are searched.
+            self._completed.extend(completed)
             if order is not None:
-                self._monitor.taken(order, taken)
-                self._receive(taken)
-            if locked := self._settle(completed, ended):
-                self._spawn(self._finish_locked(locked))
+                self._take_ended(order, answered=False)
+        self._is_exchanging = False
+        self._wake.set()
+
+    def _exchanged(self, exchange: JobExchange, result: ExchangeResult) -> None:
+        completed, order, began = exchange
+        ended, taken = result
         now = time.monotonic()
         self._prefetch.exchanged(now - began, now)
-        self._is_exchanging = False
+        if order is not None:
+            self._monitor.taken(order, taken)
+            self._receive(taken)
+        if locked := self._settle(completed, ended):
+            self._spawn(self._finish_locked(locked))
 
     async def _take_limited(self, order: TakeOrder) -> None:
         """Take from one queue with limits, groups or an order."""
@@ -366,9 +429,13 @@ class Producer:
                 self._drop(held)
         finally:
             if order is not None:
-                self._release(order)
-                lost = order.tries[:-1] if answered else order.tries
-                self._lost_takes.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
+                self._take_ended(order, answered=answered)
+
+    def _take_ended(self, order: TakeOrder, *, answered: bool) -> None:
+        """Release the places of a take, and search the jobs of tries without a response."""
+        self._release(order)
+        lost = order.tries[:-1] if answered else order.tries
+        self._lost_takes.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
 
     def _settle(
         self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waited: bool = False

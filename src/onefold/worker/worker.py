@@ -139,6 +139,7 @@ class Worker:
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
         executor = Executor(context, self.settings, Processes(loop, context.hooks), wake)
         self._monitor = monitor = QueueMonitor(context.store, self.settings, notifier, wake)
+        exchanges = context.database.exchanges()
         producer = Producer(
             context.store,
             registry,
@@ -147,6 +148,7 @@ class Worker:
             executor=executor,
             after_commit=after_commit,
             wake=wake,
+            exchanges=exchanges,
         )
         heartbeats = Heartbeats(context.store, self.settings, producer.held, producer.lose)
         self._chores = chores = Chores(
@@ -172,6 +174,8 @@ class Worker:
         finally:
             heartbeats.stop()
             executor.close()
+            if exchanges is not None:
+                await exchanges.close()
             monitor.stop()
             chores.stop()
             await asyncio.wait(background, timeout=RESTART)

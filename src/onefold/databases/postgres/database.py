@@ -29,9 +29,11 @@ from psycopg.rows import TupleRow, tuple_row
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import classify, translated
+from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.databases.postgres.notify import PostgresBell, SilentBell
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
+    TCP,
     AsyncPool,
     Pool,
     ProcessState,
@@ -39,6 +41,7 @@ from onefold.databases.postgres.pool import (
     open_in_this_loop,
 )
 from onefold.databases.postgres.transaction import (
+    PIPELINES,
     RETRIED,
     AsyncSession,
     Effort,
@@ -123,15 +126,6 @@ def _in_use(waited: timedelta) -> DatabaseBusy:
     )
 
 
-_TCP: Final = {
-    "keepalives": 1,
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
-}
-"""A dead network is noticed in half a minute, well within a lease."""
-
 _inherited_by_fork: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
 
@@ -153,7 +147,7 @@ class PostgresDatabase:
         self.url = url
         self.label: str = without_password(url)
         given = conninfo_to_dict(url)
-        self._tcp = {name: value for name, value in _TCP.items() if name not in given}
+        self._tcp = {name: value for name, value in TCP.items() if name not in given}
         self._sql_of = partial(Sql, "postgres", schema=schema, notifies=notifies)
         self._set_shards(1)
         self.schema = schema
@@ -446,6 +440,12 @@ class PostgresDatabase:
         if self._behind_pooler or not self.sql.notifies:
             return SilentBell()
         return PostgresBell(self._aconnect, self.schema)
+
+    def exchanges(self) -> PostgresExchanges | None:
+        """Exchanges on a connection of their own. It prepares statements, for one shard."""
+        if self._behind_pooler or not self._prepare_threshold or self.sql.shards > 1:
+            return None
+        return PostgresExchanges(self._aconnect, self.sql, self.clock) if PIPELINES else None
 
     def _accept(self, state: ProcessState, found: StoredIdentity) -> None:
         identity = self.identity_from(found.text)

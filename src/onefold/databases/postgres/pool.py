@@ -30,6 +30,14 @@ Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
 AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[AsyncSession]
 
 CONNECTIONS: Final = 10
+TCP: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""A dead network is noticed in half a minute, well within a lease."""
 
 
 def is_full(pool: Pool | AsyncPool) -> bool:

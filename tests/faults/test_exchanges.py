@@ -1,0 +1,324 @@
+"""The connection of a worker's exchanges: what it sends, and what it makes of failures."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import uvloop
+
+from onefold import NewJob, Onefold
+from onefold.databases import Exchanges
+from onefold.databases.postgres.exchanges import PostgresExchanges
+from onefold.operations.statement import Operation, Rows, Sql, Statement
+from tests.faults.servers import until
+from tests.fixtures.place import Place
+from tests.fixtures.shards import SHARDS, found
+
+NAME = "exchanges"
+LEASE = timedelta(minutes=10)
+"""Longer than any test waits: a job that stays leased to no worker is not run again."""
+
+Play = Callable[[PostgresExchanges], Awaitable[None]]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def perform(request: pytest.FixtureRequest, postgres_place: Place) -> Callable[[Play], None]:
+    """Runs a play with an open connection."""
+
+    async def whole(play: Play) -> None:
+        async with postgres_place.open(name=NAME) as onefold:
+            database = onefold.context.database
+            await database.aidentity()
+            exchanges = database.exchanges()
+            assert isinstance(exchanges, PostgresExchanges)
+            await answer(exchanges, "select 1")
+            await play(exchanges)
+            await exchanges.close()
+
+    def run(play: Play) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(whole(play))
+
+    return run
+
+
+def asked(text: str, **given: Any) -> Statement:
+    return Statement("asked", text, given, alone=True, waits=False)
+
+
+def send(exchanges: Exchanges, *statements: Statement) -> asyncio.Future[list[Rows] | None] | None:
+    """Send statements, of which the first has the second `ahead`; None if they cannot be sent."""
+    answered: asyncio.Future[list[Rows] | None] = asyncio.get_running_loop().create_future()
+
+    def operation(_: Sql) -> Operation[list[Rows]]:
+        rows: dict[int, Rows] = {}
+        for number, statement in enumerate(statements):
+            rows[number] = yield statement
+        return list(rows.values())
+
+    return answered if exchanges.send(operation, answered.set_result) else None
+
+
+async def answer(exchanges: Exchanges, text: str, **given: Any) -> Any:
+    """The first value that a statement gives, on a new connection if necessary."""
+    while (answered := send(exchanges, asked(text, **given))) is None:  # noqa: ASYNC110 - a second
+        await asyncio.sleep(0.01)
+    rows = await answered
+    assert rows is not None
+    return rows[0][0][0]
+
+
+def test_values_and_rows_pass(perform: Callable[[Play], None]) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        given = {"words": ["ä", 'say "no"', "\\", ""], "no": [], "number": -(2**62), "none": None}
+        text = "select :words::text[], :no::text[], :number::bigint, :none::text, true"
+        for _ in range(2):
+            answered = send(exchanges, asked(text, **given))
+            assert answered is not None
+            assert await answered == [[([*given["words"]], [], given["number"], None, True)]]  # type: ignore[misc]
+
+    perform(play)
+
+
+def test_statements_that_follow_in_any_case_are_one_transaction(
+    perform: Callable[[Play], None],
+) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        number = "select pg_current_xact_id()::text"
+        second, third = asked(number), asked(number)
+        first = Statement("asked", number, {}, alone=True, waits=False, ahead=(second,))
+        answered = send(exchanges, first, second, third)
+        assert answered is not None
+        together, too, alone = await answered or []
+        assert together == too != alone
+
+    perform(play)
+
+
+def test_more_than_a_socket_holds_passes(perform: Callable[[Play], None]) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        many = "x" * 30_000_000
+        first = send(exchanges, asked("select :many::text", many=many))
+        second = send(exchanges, asked("select length(:many::text)", many=many))
+        assert first is not None
+        assert second is not None
+        assert await first == [[(many,)]]
+        assert await second == [[(len(many),)]]
+
+    perform(play)
+
+
+def test_an_error_ends_only_its_own_exchange(perform: Callable[[Play], None]) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        pid = "select pg_backend_pid()"
+        before = await answer(exchanges, pid)
+        division = "select 1 / :by::integer"
+        sent = [send(exchanges, asked(division, by=by)) for by in (1, 0, 1)]
+        answers = [await answered for answered in sent if answered is not None]
+        assert answers == [[[(1,)]], None, [[(1,)]]]
+        # Prepared statements may be the reason: they end with the connection.
+        assert await answer(exchanges, pid) != before
+
+    perform(play)
+
+
+def test_a_statement_that_may_wait_is_not_sent(perform: Callable[[Play], None]) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        for statement in (
+            Statement("asked", "select 1", {}, alone=True),
+            Statement("asked", "select 1", {}, waits=False),
+            asked("select :odd::text", odd=[1, "one"]),
+        ):
+            answered = send(exchanges, statement)
+            assert answered is not None
+            assert await answered is None
+        assert await answer(exchanges, "select 1") == 1
+
+    perform(play)
+
+
+def test_an_operation_that_raises_has_no_result(perform: Callable[[Play], None]) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def operation(_: Sql) -> Operation[None]:
+            yield asked("select 1")
+            raise LookupError
+
+        assert exchanges.send(operation, answered.set_result)
+        assert await answered is None
+        assert await answer(exchanges, "select 1") == 1
+
+    perform(play)
+
+
+def test_a_backend_that_ends_loses_all_its_responses(
+    perform: Callable[[Play], None], observer: psycopg.Connection
+) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        pid = "select pg_backend_pid()"
+        before = await answer(exchanges, pid)
+        sent = [send(exchanges, asked("select pg_sleep(60)::text")) for _ in range(2)]
+        observer.execute("select pg_terminate_backend(%s)", [before])
+        assert [await answered for answered in sent if answered is not None] == [None, None]
+        assert await answer(exchanges, pid) != before
+
+    perform(play)
+
+
+def test_a_connection_that_ends_while_it_is_idle_is_replaced(
+    perform: Callable[[Play], None], observer: psycopg.Connection
+) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        pid = "select pg_backend_pid()"
+        before = await answer(exchanges, pid)
+        observer.execute("select pg_terminate_backend(%s)", [before])
+        alive = "select 1 from pg_stat_activity where pid = %s"
+        await asyncio.to_thread(until, lambda: not observer.execute(alive, [before]).fetchall())
+        while (answered := send(exchanges, asked(pid))) is not None:
+            await answered
+        assert await answer(exchanges, pid) != before
+
+    perform(play)
+
+
+def test_a_closed_one_sends_nothing(perform: Callable[[Play], None]) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        await exchanges.close()
+        assert send(exchanges, asked("select 1")) is None
+
+    perform(play)
+
+
+def test_a_connection_that_is_being_opened_is_closed_too(
+    postgres_place: Place, observer: psycopg.Connection
+) -> None:
+    async def play() -> None:
+        async with postgres_place.open(name=NAME) as onefold:
+            await onefold.context.database.aidentity()
+            for turns in range(8):
+                exchanges = onefold.context.database.exchanges()
+                assert exchanges is not None
+                assert send(exchanges, asked("select 1")) is None
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await exchanges.close()
+
+    asyncio.run(play())
+    count = "select count(*) from pg_stat_activity where application_name = %s"
+    until(lambda: observer.execute(count, [NAME]).fetchall() == [(0,)])
+
+
+def test_a_server_that_refuses_is_left_to_the_pool(postgres_place: Place) -> None:
+    async def refused() -> psycopg.AsyncConnection[Any]:
+        nonlocal tries
+        tries += 1
+        raise psycopg.OperationalError("too many connections")
+
+    async def play() -> None:
+        exchanges = PostgresExchanges(refused, Sql("postgres"), None)
+        for _ in range(20):
+            assert send(exchanges, asked("select 1")) is None
+            await asyncio.sleep(0)
+        await exchanges.close()
+
+    tries = 0
+    asyncio.run(play())
+    assert tries == 1
+
+
+@pytest.mark.parametrize(
+    ("shards", "prepared", "available"), [(1, None, True), (1, False, False), (SHARDS, None, False)]
+)
+def test_where_there_are_none(
+    postgres_url: str,
+    postgres_schema: str,
+    shards: int,
+    prepared: bool | None,  # noqa: FBT001 - a parameter of the test
+    available: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    found(Place(postgres_url, postgres_schema), shards)
+
+    async def play() -> bool:
+        async with Onefold(
+            postgres_url, schema=postgres_schema, prepared_statements=prepared
+        ) as onefold:
+            await onefold.context.database.aidentity()
+            return onefold.context.database.exchanges() is not None
+
+    assert asyncio.run(play()) == available
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
+    postgres_place: Place, observer: psycopg.Connection
+) -> None:
+    begun: list[int] = []
+    jobs, ends = 1_500, 12
+
+    async def play(other: Onefold) -> None:
+        async with postgres_place.open(name=NAME) as onefold:
+
+            @onefold.job(kind="work")
+            async def work(number: int) -> None:
+                begun.append(number)
+                await asyncio.sleep(0)
+
+            other.enqueue_many([NewJob("work", {"number": n}) for n in range(jobs)])
+            async with onefold.worker(concurrency=10, lease=LEASE, chores=False):
+                for end in range(1, ends):
+                    await asyncio.to_thread(until, lambda end=end: len(begun) > end * jobs // ends)
+                    observer.execute(
+                        "select pg_terminate_backend(pid) from pg_stat_activity"
+                        " where application_name = %s",
+                        [NAME],
+                    )
+                await asyncio.to_thread(
+                    until, lambda: {job.state for job in other.find(limit=jobs)} == {"completed"}
+                )
+
+    with postgres_place.open() as other:
+        asyncio.run(play(other))
+        assert {job.attempt for job in other.find(limit=jobs)} == {1}
+    assert sorted(begun) == list(range(jobs))
+
+
+def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_leased(
+    postgres_place: Place, observer: psycopg.Connection
+) -> None:
+    waiting = (
+        "select 1 from pg_stat_activity where application_name = %s and wait_event = 'relation'"
+    )
+
+    async def play(other: Onefold) -> None:
+        async with postgres_place.open(name=NAME) as onefold:
+
+            @onefold.job(kind="work")
+            async def work() -> None:
+                await asyncio.sleep(0)
+
+            worker = asyncio.create_task(onefold.worker(lease=LEASE, chores=False).run())
+            first = other.enqueue("work")
+            await asyncio.to_thread(until, lambda: _state(other, first.id) == "completed")
+            with psycopg.connect(postgres_place.url) as blocker:
+                blocker.execute(f'lock table "{postgres_place.schema}".job'.encode())
+                observer.execute(
+                    "select pg_notify(%s, 'default')", [f'"{postgres_place.schema}".job']
+                )
+                await asyncio.to_thread(until, lambda: observer.execute(waiting, [NAME]).fetchall())
+                worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+
+    with postgres_place.open() as other:
+        asyncio.run(play(other))
+        assert {job.state for job in other.find()} <= {"completed", "ready"}
+
+
+def _state(onefold: Onefold, job_id: str) -> str | None:
+    job = onefold.get(job_id)
+    return None if job is None else job.state
