@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, time_ns
 from typing import Any, NamedTuple
 
 import msgspec
@@ -69,6 +69,8 @@ class Freed(msgspec.Struct, tag=True):
     scope: str
     ids: list[str]
     at: int
+    wall: int
+    """The same moment in microseconds of the wall clock, which PostgreSQL reads, too."""
 
 
 class Did(msgspec.Struct, tag=True):
@@ -200,13 +202,16 @@ class Caller:
         """Take some jobs and finish them: both may free their keys."""
         engine = self._racer.onefold.deliveries
         jobs = engine.take(limit=4, worker=f"caller {self._racer.rank}", lease=HOUR)
-        self._book.write(Freed("queued", [job.id for job in jobs], monotonic_ns()))
+        self._free("queued", [job.id for job in jobs])
         ended = [
             job.id
             for job, end in zip(jobs, engine.finish(jobs), strict=True)
             if end.status == "accepted"
         ]
-        self._book.write(Freed("active", ended, monotonic_ns()))
+        self._free("active", ended)
+
+    def _free(self, scope: str, ids: list[str]) -> None:
+        self._book.write(Freed(scope, ids, monotonic_ns(), time_ns() // 1000))
 
     def _once(self) -> None:
         key = f"{self._epoch} {self._dice.randrange(PUBLISH_KEYS)}"

@@ -63,6 +63,8 @@ def check(place: Place, lines: list[Line]) -> None:
         check_answer(line, stored)
     check_released(lines, answered)
     check_publish_keys(place, answered, set(stored))
+    if place.on_postgres:
+        check_publish_keys_of_released(place, lines, stored)
     check_once([line for line in lines if isinstance(line, Did)])
 
 
@@ -107,6 +109,26 @@ def check_publish_keys(place: Place, answered: list[Answered], stored: set[str])
     assert len(rows) == len(jobs), "a publish key that was answered for is not stored"
 
 
+def check_publish_keys_of_released(
+    place: Place, lines: list[Line], stored: dict[str, audit.Change]
+) -> None:
+    """No publish key was stored for a holder that had given up its unique key before."""
+    released = {
+        (line.scope, each): line.wall
+        for line in lines
+        if isinstance(line, Freed)
+        for each in line.ids
+    }
+    stale = {line.publish for line in lines if isinstance(line, Answered) and not line.is_fresh}
+    query = "select key, result, created_at from {claim} where surface = 'publish' and state = 1"
+    for key, job_id, created_at in place.rows(query):
+        unique = stored[job_id].key
+        scope = unique[1].partition(" ")[0] if unique else ""
+        at = released.get((scope, job_id))
+        known = key in stale or at is None or at >= created_at
+        assert known, f"the holder had given up its key: {key}, {stored[job_id]}"
+
+
 def check_once(did: list[Did]) -> None:
     """One winner of a key, and its result for all others."""
     tokens: dict[str, set[str]] = defaultdict(set)
@@ -146,10 +168,10 @@ def test_a_wrong_answer_is_seen(line: Answered, sentence: str) -> None:
 
 
 def test_a_holder_that_had_given_up_its_key_is_seen() -> None:
-    check_released([Freed("active", ["a"], 101)], [answer()])
-    check_released([Freed("queued", ["a"], 99)], [answer()])
+    check_released([Freed("active", ["a"], 101, 0)], [answer()])
+    check_released([Freed("queued", ["a"], 99, 0)], [answer()])
     with pytest.raises(AssertionError, match="free before the call"):
-        check_released([Freed("active", ["a"], 99)], [answer()])
+        check_released([Freed("active", ["a"], 99, 0)], [answer()])
 
 
 def test_two_winners_and_two_results_are_seen() -> None:
