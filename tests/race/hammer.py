@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 from onefold import (
@@ -22,6 +22,7 @@ from tests.race.crew import Racer
 HOUR = timedelta(hours=1)
 NOW = timedelta(0)
 INSTANT = timedelta(microseconds=1)
+SHORT = timedelta(milliseconds=5)
 KEYS = 6
 
 Word: TypeAlias = Callable[[str], object]
@@ -30,8 +31,8 @@ SCOPES: dict[str, dict[str, Any]] = {
     "queued": {"unique_while": "queued"},
     "active": {"unique_while": "active"},
     "exists": {"unique_while": "exists"},
-    "window": {"unique_for": timedelta(milliseconds=5)},
-    "both": {"unique_while": "queued", "unique_for": timedelta(milliseconds=5)},
+    "window": {"unique_for": SHORT},
+    "both": {"unique_while": "queued", "unique_for": SHORT},
     "replace": {"unique_while": "queued"},
     "rerun": {"unique_while": "active"},
     "rerun queued": {"unique_while": "queued"},
@@ -60,7 +61,7 @@ def hammer(racer: Racer, steps: int, seed: str, turn: int = 0) -> Report:
         report.counts[role] += 1
         if role == "produce":
             _produce(
-                racer, dice, report, number=(turn * 10_000 + racer.rank) * 1_000_000 + step * 10
+                racer, dice, report, number=(turn * 10_000 + racer.rank) * 1_000_000 + step * 20
             )
         elif role == "work":
             _work(racer.onefold, dice, f"worker {racer.rank}", hands)
@@ -71,7 +72,9 @@ def hammer(racer: Racer, steps: int, seed: str, turn: int = 0) -> Report:
 
 def _produce(racer: Racer, dice: random.Random, report: Report, number: int) -> None:
     scope = dice.choice(list(SCOPES))
-    size = dice.choice([1, 1, 1, 4])
+    size = dice.choice([1, 1, 4, 12])
+    # What is to run again must not expire instead.
+    expires = not scope.startswith("re") and dice.random() < 0.2
     jobs = [
         NewJob(
             "hammer",
@@ -79,6 +82,7 @@ def _produce(racer: Racer, dice: random.Random, report: Report, number: int) -> 
             unique_key=f"{scope} {dice.randrange(KEYS)}",
             idempotency_key=f"{number + place}" if dice.random() < 0.2 else None,
             queue=dice.choice(["default", "other"]),
+            expires_at=datetime.now(UTC) + SHORT if expires else None,
             **SCOPES[scope],
         )
         for place in range(size)

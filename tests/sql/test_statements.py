@@ -39,6 +39,7 @@ ONLY_POSTGRES = {
     "publish_job",
     "publish_jobs",
     "store_jobs",
+    "store_keyed_jobs",
 }
 ONLY_SQLITE = {
     "ready_priorities",  # PostgreSQL visits the priorities inside of exchange_jobs, by LATERAL

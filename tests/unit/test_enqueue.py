@@ -33,6 +33,8 @@ SHARDED = Sql("postgres", shards=4)
 OURS = Sql("postgres", restarts=True)
 AGAIN = Sql("postgres", restarts=True, resends=True)
 HOLDER = new_id()
+NOTIFIED = (None,) * 9
+"""The last row of store_keyed_jobs."""
 QUEUED, RUNNING, COMPLETED = 0, 1, 2
 
 
@@ -250,6 +252,35 @@ def test_two_items_that_meet_one_holder_are_compared_with_it_each() -> None:
 
     assert [answer.mismatch for answer in run.result] == [True, False]
     assert len(note.rows) == 2
+
+
+def test_our_own_batch_is_one_statement_that_stores_or_finds() -> None:
+    items = [new("b"), new("a"), new(), new("b")]
+    run = Steps(enqueue(OURS, items, policy(), notes=False))
+
+    asked = run.answer(
+        "store_keyed_jobs", [(3, HOLDER, RUNNING, "other", NOW, 0, 1, NOW, None), NOTIFIED]
+    )
+
+    assert column(asked, "unique_key") == [None, "a", "b"]
+    assert not asked.alone
+    assert run.result == [
+        Enqueued(HOLDER, duplicate=True, state="running", mismatch=True),
+        Enqueued(items[1].request.id),
+        Enqueued(items[2].request.id),
+        Enqueued(HOLDER, duplicate=True, state="running", mismatch=True),
+    ]
+
+
+def test_our_own_batch_is_one_such_statement_per_shard() -> None:
+    items = [new(f"key {number}") for number in range(20)]
+    sql = Sql("postgres", shards=4, restarts=True)
+    run = Steps(enqueue(sql, items, policy(), notes=False))
+
+    shards = [column(run.answer("store_keyed_jobs", [NOTIFIED]), "shard") for _ in range(4)]
+
+    assert [set(rows) for rows in shards] == [{0}, {1}, {2}, {3}]
+    assert run.result == [Enqueued(item.request.id) for item in items]
 
 
 def test_on_several_shards_a_batch_is_a_statement_per_shard_in_shard_order() -> None:
@@ -932,7 +963,7 @@ def test_requests_sort_by_shard_and_key_and_without_a_key_as_they_came() -> None
 
 def test_our_own_transaction_begins_anew_rather_than_ask_for_keys_out_of_order() -> None:
     first, second = new("a"), new("b")
-    run = Steps(enqueue(Sql("postgres", restarts=True), [first, second], policy()))
+    run = Steps(enqueue(AGAIN, [first, second], policy()))
 
     run.answer("insert_jobs", [(second.request.id,)])
 
@@ -942,7 +973,7 @@ def test_our_own_transaction_begins_anew_rather_than_ask_for_keys_out_of_order()
 
 def test_a_single_request_asks_again_since_it_holds_nothing() -> None:
     item = new("a")
-    run = Steps(enqueue(Sql("postgres", restarts=True), [item], policy()))
+    run = Steps(enqueue(OURS, [item], policy()))
 
     run.answer("insert_jobs", [])
     run.answer("find_holders", [])
@@ -953,9 +984,9 @@ def test_a_single_request_asks_again_since_it_holds_nothing() -> None:
 
 def test_a_window_that_is_over_is_no_reason_to_begin_anew() -> None:
     first, second = new("a"), new("b")
-    run = Steps(enqueue(Sql("postgres", restarts=True), [first, second], policy()))
+    run = Steps(enqueue(OURS, [first, second], policy()))
 
-    run.answer("insert_jobs", [(second.request.id,)])
+    run.answer("store_keyed_jobs", [(1, HOLDER, COMPLETED, None, NOW, 1, 0, NOW, None), NOTIFIED])
     run.answer("find_holders", [(first.request.id, HOLDER, COMPLETED, None, NOW, 1)])
     run.answer("release_holders")
     run.answer("insert_jobs", [(first.request.id,)])
@@ -965,10 +996,9 @@ def test_a_window_that_is_over_is_no_reason_to_begin_anew() -> None:
 
 def test_our_own_transaction_begins_anew_where_a_holder_ended_before_its_lock() -> None:
     first, second = new("a"), new("b")
-    run = Steps(enqueue(Sql("postgres", restarts=True), [first, second], policy("replace")))
+    run = Steps(enqueue(OURS, [first, second], policy("replace")))
 
-    run.answer("insert_jobs", [(second.request.id,)])
-    run.answer("find_holders", [(first.request.id, HOLDER, QUEUED, None, NOW, 0, 0, NOW, None)])
+    run.answer("store_keyed_jobs", [(1, HOLDER, QUEUED, None, NOW, 0, 0, NOW, None), NOTIFIED])
 
     with pytest.raises(Restart):
         run.answer("lock_holders", [])

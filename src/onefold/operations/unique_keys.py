@@ -93,7 +93,9 @@ def settle(
     stands: dict[str, Stand] = {}
     pending = list(requests)
     for turn in range(ROUNDS):
-        if turn > 0 or not tried:
+        if turn == 0 and sql.stores_without_looking and len(pending) > 1 and _has_keys(pending):
+            yield from _store_or_find(sql, pending, stands)
+        elif turn > 0 or not tried:
             yield from insert(sql, pending, stands, alone=alone)
         pending = [request for request in pending if request.id not in stands]
         if not pending:
@@ -106,6 +108,43 @@ def settle(
         if len(pending) > len(released):
             restart(sql, requests)
     raise never_settled(pending[0])
+
+
+def _has_keys(requests: Sequence[NewJobRow]) -> bool:
+    return any(request.unique_key is not None for request in requests)
+
+
+def _store_or_find(
+    sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand]
+) -> Operation[None]:
+    """Insert in lock order, or find the holders, in one statement per shard.
+
+    A holder whose time is over is left to `settle`. A rival that comes after the look is an error
+    of the database, and the transaction is tried again with `resends`.
+    """
+    for chunk in chunks_by_shard(requests):
+        rows = yield sql(
+            "store_keyed_jobs",
+            INSERT_COLUMNS,
+            list(map(msgspec.structs.astuple, chunk)),
+            common=COMMON_COLUMNS,
+            **sql.notify(request.queue for request in chunk),
+        )
+        held: set[int] = set()
+        for place, holder_id, stored, fingerprint, now, lapsed, attempt, run_at, awaits in rows:
+            if place is None:
+                continue
+            held.add(place)
+            if not lapsed:
+                state = state_of(stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
+                stands[chunk[int(place) - 1].id] = Stand(
+                    holder_id, stored, fingerprint, new=False, state=state
+                )
+        stands.update(
+            (request.id, Stand(request.id))
+            for place, request in enumerate(chunk, start=1)
+            if place not in held
+        )
 
 
 def restart(sql: Sql, requests: Sequence[NewJobRow]) -> None:
@@ -126,7 +165,7 @@ def insert(
     sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], *, alone: bool = False
 ) -> Operation[None]:
     """Insert in lock order; `stands` receives the inserted ones."""
-    waits = any(request.unique_key is not None for request in requests)
+    waits = _has_keys(requests)
     # A single row is inserted or not; rows without keys cannot conflict.
     alone = alone and (len(requests) == 1 or not waits)
     for chunk in chunks_by_shard(requests):
