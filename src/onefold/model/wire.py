@@ -155,7 +155,8 @@ def decode(body: bytes, kind: Any) -> Any:
         value = decoder(kind).decode(body)
         text = body.decode()
         names = _NAMES.findall(text)
-        if "\\" in text or len(set(names)) != len(names) or _has_long_number(text):
+        has_long_number = len(text) >= _LONG and _LONG_NUMBER.search(text)
+        if "\\" in text or len(set(names)) != len(names) or has_long_number:
             # A member may be repeated. It is rejected: parsers disagree about which one counts.
             _strict.decode(text)
     except msgspec.ValidationError as error:
@@ -171,10 +172,6 @@ def decode(body: bytes, kind: Any) -> Any:
         # The limits of the json module, such as the number of digits.
         raise BadBody("$", f"cannot be read as JSON: {error}") from error
     return value
-
-
-def _has_long_number(text: str) -> bool:
-    return len(text) >= _LONG and _LONG_NUMBER.search(text) is not None
 
 
 def _members(pairs: list[tuple[str, Any]]) -> None:

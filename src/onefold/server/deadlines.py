@@ -26,14 +26,8 @@ class Deadlines:
     def __init__(self, *, again: float = AGAIN) -> None:
         """Start without deadlines."""
         self.again: float = again
-        self._watch: _Watch | None = None
-
-    def watch(self, loop: asyncio.AbstractEventLoop) -> _Watch:
-        """The watch of an event loop. A deadline refers to its own one until it ends."""
-        watch = self._watch
-        if watch is None or watch.loop is not loop:
-            watch = self._watch = _Watch(loop)
-        return watch
+        self.watch: _Watch | None = None
+        """That of the last event loop. A deadline refers to its own one until it ends."""
 
 
 class Deadline:
@@ -47,7 +41,10 @@ class Deadline:
     def __init__(self, deadlines: Deadlines, seconds: float) -> None:
         """The time starts now."""
         loop = asyncio.get_running_loop()
-        self._watch = deadlines.watch(loop)
+        watch = deadlines.watch
+        if watch is None or watch.loop is not loop:
+            watch = deadlines.watch = _Watch(loop)
+        self._watch = watch
         self._loop = loop
         self._again = deadlines.again
         self._interrupts = 0
