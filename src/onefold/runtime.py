@@ -80,6 +80,8 @@ class Begin(Struct, frozen=True):
     """An engine, pool, session or connection, or a function that returns one; None: our own."""
     blocking: bool = False
     """True if the handler is a plain function."""
+    first: Build[Any] | None = None
+    """An operation to run at once; its result is the `answer` of the transaction."""
 
 
 class Execute(Struct, Generic[T], frozen=True):
@@ -94,6 +96,8 @@ class End(Struct, frozen=True):
 
     transaction: HandlerTransaction
     commit: bool
+    last: Build[Any] | None = None
+    """An operation to run before the commit."""
 
 
 class Call(Struct, frozen=True):
@@ -160,10 +164,10 @@ class Runtime:
                 return self.store.transact(build, write=write)
             case Execute(transaction, build):
                 return transaction.execute(build)
-            case End(transaction, commit):
-                return transaction.end(commit=commit)
-            case Begin(target):
-                return begin(current_target(target), self.store.database)
+            case End(transaction, commit, last):
+                return transaction.end(commit=commit, last=last)
+            case Begin(target, _, first):
+                return begin(current_target(target), self.store.database, first)
             case Call(function, arguments):
                 return called(function, arguments)
             case Send(request):
@@ -182,10 +186,10 @@ class Runtime:
                 return await in_thread(self.perform, command)
             case Execute(transaction, build):
                 return await transaction.aexecute(build)
-            case End(transaction, commit):
-                return await transaction.aend(commit=commit)
-            case Begin(target, blocking):
-                return await self._abegin(current_target(target), blocking=blocking)
+            case End(transaction, commit, last):
+                return await transaction.aend(commit=commit, last=last)
+            case Begin(target, blocking, first):
+                return await self._abegin(current_target(target), first, blocking=blocking)
             case Call(function, arguments):
                 return await acalled(function, arguments)
             case Send(request):
@@ -193,14 +197,16 @@ class Runtime:
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
 
-    async def _abegin(self, target: object, *, blocking: bool) -> HandlerTransaction:
+    async def _abegin(
+        self, target: object, first: Build[Any] | None, *, blocking: bool
+    ) -> HandlerTransaction:
         database = self.store.database
         if not blocking and (target is None or not is_blocking(target)):
-            return await abegin(target, database)
+            return await abegin(target, database, first)
         refuse_thread_bound(target)
         begun: list[HandlerTransaction] = []
         try:
-            await in_thread(lambda: begun.append(begin(target, database)))
+            await in_thread(lambda: begun.append(begin(target, database, first)))
         except asyncio.CancelledError:
             for transaction in begun:
                 await in_thread(lambda: transaction.end(commit=False))  # noqa: B023 - called here

@@ -108,8 +108,14 @@ class Database(Store, Protocol):
         """A connection of ours, in a transaction for a handler."""
         ...
 
-    def ahandler_transaction(self) -> AbstractAsyncContextManager[Any]:
-        """`handler_transaction`, awaited."""
+    def ahandler_transaction(
+        self, first: Build[Any] | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        """`handler_transaction`, awaited.
+
+        If the connection has an `answer`, it has run `first` together with the begin, and runs
+        the operation that is set as its `last` together with the commit.
+        """
         ...
 
     async def abell(self) -> Bell:

@@ -114,6 +114,10 @@ class HandlerTransaction:
         self.outer: HandlerTransaction | None = None
         self.is_over: bool = False
         self._database = database
+        self.runs_with_begin = hasattr(connection, "answer")
+        """True if the connection runs operations together with its begin and its commit."""
+        self.answer: Any = getattr(connection, "answer", None)
+        """The result of the first operation."""
         self._answers: int | None = getattr(connection, "answers", None)
         self._began = time.monotonic()
 
@@ -129,6 +133,12 @@ class HandlerTransaction:
         late = time.monotonic() - self._began > UNUSED
         return self.connection.answers == self._answers and not idle and not late
 
+    def entered(self, ending: ExitStack | AsyncExitStack) -> Self:
+        """It has begun: leaving `ending` ends it."""
+        self._ending = ending
+        self.enter()
+        return self
+
     def enter(self) -> None:
         """Make it the innermost transaction of this context, until it is over."""
         if (here := begun_here()) is not self:
@@ -141,12 +151,22 @@ class HandlerTransaction:
         if innermost.get() is self:
             innermost.set(self.outer)
 
-    def end(self, *, commit: bool) -> None:
-        """Commit, or roll back. A transaction that has ended is not changed."""
+    def end(self, *, commit: bool, last: Build[Any] | None = None) -> None:
+        """Run the last operation and commit, or roll back.
+
+        A transaction that has ended is not changed.
+        """
+        if last is not None:
+            self.execute(last)
         self.__exit__(*_ended(commit=commit))
 
-    async def aend(self, *, commit: bool) -> None:
+    async def aend(self, *, commit: bool, last: Build[Any] | None = None) -> None:
         """`end`, awaited."""
+        if last is not None and self.runs_with_begin:
+            self._refuse_ended()
+            self.connection.last = last
+        elif last is not None:
+            await self.aexecute(last)
         await self.__aexit__(*_ended(commit=commit))
 
     def __enter__(self) -> Self:
@@ -216,8 +236,10 @@ class HandlerTransaction:
             )
 
 
-def begin(target: object, database: Database) -> HandlerTransaction:
-    """Begin a transaction; use it in a `with`, or end it.
+def begin(
+    target: object, database: Database, first: Build[Any] | None = None
+) -> HandlerTransaction:
+    """Begin a transaction; use it in a `with`, or end it. `first` is run at once.
 
     Its connection has responded: dead connections of a pool are replaced.
     """
@@ -229,36 +251,36 @@ def begin(target: object, database: Database) -> HandlerTransaction:
                 borrowed = borrow(connection, database)
                 if target is not None:
                     borrowed.transact(_first(connection), write=False)
-                return _entered(connection, borrowed, database, opened.pop_all())
+                transaction = HandlerTransaction(connection, borrowed, database, opened)
+                if first is not None:
+                    transaction.answer = transaction.execute(first)
+                return transaction.entered(opened.pop_all())
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
     raise AssertionError("the last try has raised")
 
 
-async def abegin(target: object, database: Database) -> HandlerTransaction:
+async def abegin(
+    target: object, database: Database, first: Build[Any] | None = None
+) -> HandlerTransaction:
     """`begin`, awaited; for an `async with`."""
     for left in reversed(range(_tries(target))):
         try:
             async with AsyncExitStack() as opened:
-                opening = _opening(target, database, blocking=False)
+                opening = _opening(target, database, first, blocking=False)
                 connection = await run_async(opening, opened.enter_async_context)
                 borrowed = borrow(connection, database)
                 if target is not None:
                     await borrowed.atransact(_first(connection), write=False)
-                return _entered(connection, borrowed, database, opened.pop_all())
+                transaction = HandlerTransaction(connection, borrowed, database, opened)
+                if first is not None and not transaction.runs_with_begin:
+                    transaction.answer = await transaction.aexecute(first)
+                return transaction.entered(opened.pop_all())
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
     raise AssertionError("the last try has raised")
-
-
-def _entered(
-    connection: object, borrowed: Borrowed, database: Database, ending: ExitStack | AsyncExitStack
-) -> HandlerTransaction:
-    transaction = HandlerTransaction(connection, borrowed, database, ending)
-    transaction.enter()
-    return transaction
 
 
 def _tries(target: object) -> int:
@@ -322,11 +344,13 @@ def _first(connection: object) -> Build[None]:
     return build
 
 
-def _opening(target: Any, database: Database, *, blocking: bool) -> Opening:
+def _opening(
+    target: Any, database: Database, first: Build[Any] | None = None, *, blocking: bool
+) -> Opening:
+    if target is None and blocking:
+        return (yield database.handler_transaction())
     if target is None:
-        return (
-            yield database.handler_transaction() if blocking else database.ahandler_transaction()
-        )
+        return (yield database.ahandler_transaction(first))
     if isinstance(target, Given):
         if target.has_begun():
             return (yield from _begun_session(target.lent, blocking=blocking))

@@ -179,11 +179,15 @@ class AsgiExchange:
 
     # --- out --------------------------------------------------------------------------------------
 
-    async def send(self, message: Message) -> None:
-        """`send` of the application."""
+    def send(self, message: Message) -> Awaitable[None]:
+        """`send` of the application; without a policy it costs no coroutine of its own."""
+        return self._send(message) if self._exchange is None else self._captured(message)
+
+    async def _captured(self, message: Message) -> None:
+        assert self._exchange is not None
         if self._is_replaced:
             return
-        if self._exchange is None or not self._exchange.is_open:
+        if not self._exchange.is_open:
             await self._send(message)
         elif message["type"] == "http.response.start":
             own = [(name.lower(), value) for name, value in message.get("headers", ())]
@@ -383,8 +387,8 @@ class IdempotencyMiddleware:
             log.error("%s", missing)
             await exchange.fail(missing)
 
-    async def _call(self, scope: Scope, exchange: AsgiExchange, receive: Receive) -> None:
-        await self.app(scope, receive, exchange.send)
+    def _call(self, scope: Scope, exchange: AsgiExchange, receive: Receive) -> Awaitable[None]:
+        return self.app(scope, receive, exchange.send)
 
     async def _run_to_end(self, work: Any) -> None:
         """Run to the end even if the server cancels the request."""

@@ -553,8 +553,11 @@ class PostgresDatabase:
             yield connection
 
     @asynccontextmanager
-    async def ahandler_transaction(self) -> AsyncGenerator[AsyncSession]:
+    async def ahandler_transaction(
+        self, first: Build[Any] | None = None
+    ) -> AsyncGenerator[AsyncSession]:
         """`handler_transaction`, awaited."""
+        del first  # run by the caller
         await self.aidentity()
         effort = self._effort()
         async with AsyncExitStack() as ending:

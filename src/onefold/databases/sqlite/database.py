@@ -318,9 +318,11 @@ class SqliteDatabase:
         """A connection of ours with the write lock, in a transaction for a handler."""
         return open_transaction(self, self._current().shelf)
 
-    def ahandler_transaction(self) -> AbstractAsyncContextManager[AsyncSqlite]:
-        """`handler_transaction`, awaited."""
-        return aopen_transaction(self, self._current().async_shelf)
+    def ahandler_transaction(
+        self, first: Build[Any] | None = None
+    ) -> AbstractAsyncContextManager[AsyncSqlite]:
+        """`handler_transaction`, awaited; runs `first` together with the begin."""
+        return aopen_transaction(self, self._current().async_shelf, first)
 
     def close(self) -> None:
         """Close this process' connections and threads."""

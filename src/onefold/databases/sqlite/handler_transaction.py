@@ -14,8 +14,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from onefold.databases import raise_translated
 from onefold.databases.borrowed import has_begun
+from onefold.databases.sqlite.execute import execute
 from onefold.errors import UsageError
+from onefold.operations.statement import run
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
+    from onefold.databases import Build
     from onefold.databases.sqlite.database import SqliteDatabase
 
 T = TypeVar("T")
@@ -190,6 +194,10 @@ class AsyncSqlite:
         self._database = database
         self._thread = ThreadPoolExecutor(1, "onefold-transaction")
         self._connection: sqlite3.Connection | None = None
+        self.answer: Any = None
+        """The result of the operation that ran together with the begin."""
+        self.last: Build[Any] | None = None
+        """The operation that runs together with the commit."""
 
     async def execute(
         self, text: str, parameters: Sequence[Any] | dict[str, Any] = ()
@@ -219,8 +227,8 @@ class AsyncSqlite:
         future = asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
         return await asyncio.shield(future)
 
-    async def begin(self) -> None:
-        """Open the connection if it is new, and begin."""
+    async def begin(self, first: Build[Any] | None) -> None:
+        """Open the connection if it is new, begin, and run the first operation: in one hop."""
 
         def work() -> None:
             database = self._database
@@ -229,8 +237,29 @@ class AsyncSqlite:
                 self._connection = database.connect()
             connection = self._connection
             database.until_free(lambda: connection.execute("begin immediate"))
+            self.answer = None if first is None else self._operate(first)
 
         await self._execute(work)
+
+    async def commit(self) -> None:
+        """Run the last operation, and commit: in one hop."""
+        last, self.last = self.last, None
+
+        def work() -> None:
+            _refuse_ended(self._conn)
+            if last is not None:
+                self._operate(last)
+            self._conn.execute("commit")
+
+        await self._execute(work)
+
+    def _operate(self, build: Build[T]) -> T:
+        """Run an operation. After an error, the whole transaction is rolled back."""
+        database, connection = self._database, self._conn
+        try:
+            return run(build(database.sql), lambda one: execute(connection, one, database.clock))
+        except sqlite3.Error as error:
+            raise_translated(database.translated(error), error)
 
     async def roll_back(self) -> None:
         """Roll back, after the running call of the thread."""
@@ -269,15 +298,14 @@ def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
 
 @asynccontextmanager
 async def aopen_transaction(
-    database: SqliteDatabase, shelf: Shelf[AsyncSqlite]
+    database: SqliteDatabase, shelf: Shelf[AsyncSqlite], first: Build[Any] | None
 ) -> AsyncGenerator[AsyncSqlite]:
     """`open_transaction`, awaited."""
     connection = shelf.take() or AsyncSqlite(database)
     try:
-        await connection.begin()
+        await connection.begin(first)
         yield connection
-        _refuse_ended(connection)
-        await connection.execute("commit")
+        await connection.commit()
     except BaseException:
         await connection.roll_back()
         raise

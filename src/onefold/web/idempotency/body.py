@@ -60,12 +60,12 @@ def multipart(content_type: str, *, keep: bool = False) -> MultipartReader | Non
 
     Without `keep`, only the digests of the values are in memory.
     """
+    if media_type_of(content_type) != MULTIPART:
+        return None
     with Needs("onefold[http]"):
         from python_multipart.exceptions import FormParserError
         from python_multipart.multipart import parse_options_header
 
-    if media_type_of(content_type) != MULTIPART:
-        return None
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         return None

@@ -22,7 +22,7 @@ from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, Outcome
 from onefold.model.claim import Claim, Holding, Mismatch, Replay, StoredClaim, Unknown, Wanted, Won
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Batch, Begin, Call, Execute, Pause, kept_task
+from onefold.runtime import Batch, Begin, Call, Pause, kept_task
 from onefold.web import problems
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.encryption import UnreadableAnswer
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
+    from onefold.databases import Build
     from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.operations.statement import Operation, Sql
     from onefold.runtime import Procedure
@@ -358,11 +359,11 @@ class Exchange(RequestClaim):
             yield from self._end(commit=False)
             return response
         try:
+            last: Build[Any] | None = None
             if self.claim is not None:
-                assert self.transaction is not None
                 settlement = claims.Settlement(self.claim, self._text(response))
-                yield Execute(self.transaction, lambda sql: claims.settle(sql, [settlement]))
-            yield from self._end(commit=True)
+                last = partial(claims.settle, settlements=[settlement])
+            yield from self._end(commit=True, last=last)
         except Exception as error:
             yield from self._roll_back()
             is_settled = yield from self._is_settled()

@@ -129,6 +129,14 @@ class _Recipe(msgspec.Struct, frozen=True):
     decode: bool = False
 
 
+_RAW: Final = {
+    (canonical, decode): _Recipe("raw", canonical_query=canonical, decode=decode)
+    for canonical in (False, True)
+    for decode in (False, True)
+}
+"""The recipes of most routes."""
+
+
 @lru_cache(maxsize=256)  # Each request needs it, and a route has one.
 def _as_text(recipe: _Recipe) -> str:
     options = [("name", name) for name in recipe.names]
@@ -178,6 +186,8 @@ def fingerprint_like(
 
 def _recipe(policy: RoutePolicy) -> _Recipe:
     how = policy.fingerprint
+    if how == "raw" and not policy.fingerprint_headers:
+        return _RAW[policy.canonical_query, policy.decode]
     mode = "fields" if isinstance(how, Fields) else "custom" if callable(how) else how
     return _Recipe(
         mode,

@@ -44,6 +44,8 @@ with Needs("onefold[http]"):
 # Printable and no space; no comma, which a proxy joins lines with; no quote, which would be one
 # half of a structured string.
 _BARE: Final = re.compile(r"[!#-+\--~]+")
+# A structured-field string without escapes and parameters, as nearly every client sends it.
+_PLAIN_STRING: Final = re.compile(r'"([ !#-\[\]-~]*)"')
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _ZERO_UUID: Final = "00000000-0000-0000-0000-000000000000"
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -121,6 +123,8 @@ def _read(values: list[str], rules: KeyRules) -> str:
 
 
 def _structured(value: str, *, strict: bool) -> str:
+    if (plain := _PLAIN_STRING.fullmatch(value)) is not None:
+        return plain[1]
     try:
         item = http_sf.parse(value.encode("latin-1"), tltype="item")
     except (http_sf.StructuredFieldError, UnicodeEncodeError):

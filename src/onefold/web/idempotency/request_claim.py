@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onefold.databases import Transact
 from onefold.errors import Busy
@@ -27,12 +27,13 @@ from onefold.model.claim import (
 )
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Begin, End, Execute, Pause, waits
+from onefold.runtime import Begin, End, Pause, waits
 from onefold.web.idempotency.fingerprint import fingerprint, fingerprint_like
 from onefold.web.idempotency.key import claim_key
 from onefold.web.transient_errors import is_busy
 
 if TYPE_CHECKING:
+    from onefold.databases import Build
     from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.runtime import Procedure, Runtime
     from onefold.web.http import HttpRequest
@@ -156,12 +157,10 @@ class RequestClaim:
         return Transact(lambda sql: claims.find(sql, key), write=False)
 
     def _join(self, wanted: Wanted) -> Procedure[Claimed]:
-        transaction = self.transaction = yield Begin(self._target, self.route.is_plain)
-        try:
-            claimed: Claimed = yield Execute(transaction, partial(claims.claim, wanted=wanted))
-        except Exception:
-            yield from self._roll_back()
-            raise
+        first = partial(claims.claim, wanted=wanted)
+        transaction: HandlerTransaction = yield Begin(self._target, self.route.is_plain, first)
+        self.transaction = transaction
+        claimed: Claimed = transaction.answer
         if not isinstance(claimed, Won):
             yield from self._end(commit=False)
         return claimed
@@ -191,10 +190,15 @@ class RequestClaim:
         except Exception as error:  # noqa: BLE001 - a broken connection rolls back as well
             log.warning("A transaction could not be rolled back: %s", error)
 
-    def _end(self, *, commit: bool) -> Procedure[None]:
-        transaction, self.transaction = self.transaction, None
-        if transaction is not None:
-            yield End(transaction, commit)
+    def _end(self, *, commit: bool, last: Build[Any] | None = None) -> Procedure[None]:
+        transaction = self.transaction
+        if transaction is None:
+            return
+        if last is None:
+            self.transaction = None
+        # If the last operation fails, there is still a transaction to roll back.
+        yield End(transaction, commit, last)
+        self.transaction = None
 
     @property
     def _key(self) -> ClaimKey:
