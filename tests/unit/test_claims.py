@@ -88,6 +88,24 @@ def test_a_free_key_is_won_by_one_statement() -> None:
     )
 
 
+def test_a_key_of_several_shards_is_claimed_by_a_plain_insert() -> None:
+    run = Steps(claims.claim(SHARDED, wanted(takeover="rerun", keep=5, fingerprint="print")))
+
+    lost = run.answer("insert_claims", [])
+    run.answer("find_claim", looked())
+    run.answer("try_claim_lock", [(True,)])
+    run.answer("insert_claims", [("me", 9, NOW + SECOND)])
+
+    assert values(lost) == {
+        "shard": KEY.place(4)[0], "tenant": "acme", "surface": "once", "scope": "import",
+        "key": "k", "id": "me", "state": 0, "takeover": 0, "lease": SECOND, "keep": 5,
+        "fingerprint": "print", "result": None, "lock": KEY.lock("onefold"),
+    }  # fmt: skip
+    assert run.result == Won(
+        Claim(KEY, "me", "me", 9, from_micros(NOW + SECOND), "at least once", resumed=False)
+    )
+
+
 def test_a_joined_claim_takes_the_advisory_lock_for_itself() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 

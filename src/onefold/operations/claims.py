@@ -23,7 +23,7 @@ from onefold.model.claim import (
     own,
 )
 from onefold.model.timestamps import from_micros
-from onefold.operations.publish_keys import KEY_COLUMNS, TAKE_OVER_COLUMNS
+from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS, KEY_COLUMNS, TAKE_OVER_COLUMNS
 from onefold.operations.statement import shard_runs
 from onefold.operations.unique_keys import ROUNDS
 
@@ -54,26 +54,46 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
 
 def _claim_or_find(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer | TakeOver | None]:
     """Insert the claim, or decide by the one that exists; None if neither is possible yet."""
-    shared = not wanted.joined
-    rows = yield sql(
-        "claim_one",
-        # It does not wait: an open transaction that has the key has its advisory lock, too.
-        alone=shared,
-        waits=False,
-        **_place(sql, wanted.key),
-        id=wanted.id,
-        takeover=TAKEOVERS.index(wanted.takeover),
-        lease=wanted.lease,
-        keep=wanted.keep,
-        fingerprint=wanted.fingerprint,
-        lock=wanted.key.lock(sql.schema),
-        shared=shared,
-    )
+    rows = yield from (_insert(sql, wanted) if sql.splits_statements else _claim_one(sql, wanted))
     if not rows:
         found = yield from find(sql, wanted.key)
         return None if found is None else decide(found, wanted)
     outcome, *stored = rows[0]
     return _is_open(wanted) if outcome == "open" else decide(StoredClaim(*stored), wanted)
+
+
+def _claim_one(sql: Sql, wanted: Wanted) -> Operation[Rows]:
+    shared = not wanted.joined
+    return (
+        yield sql(
+            "claim_one",
+            # It does not wait: an open transaction that has the key has its advisory lock, too.
+            alone=shared,
+            waits=False,
+            **_place(sql, wanted.key),
+            id=wanted.id,
+            takeover=TAKEOVERS.index(wanted.takeover),
+            lease=wanted.lease,
+            keep=wanted.keep,
+            fingerprint=wanted.fingerprint,
+            lock=wanted.key.lock(sql.schema),
+            shared=shared,
+        )
+    )
+
+
+def _insert(sql: Sql, wanted: Wanted) -> Operation[Rows]:
+    """The row that claim_one returns for a claim that is won; none if it is not."""
+    settings = (TAKEOVERS.index(wanted.takeover), wanted.lease, wanted.keep, wanted.fingerprint)
+    lock, shared = wanted.key.lock(sql.schema), not wanted.joined
+    row = (*wanted.key.place(sql.shards), wanted.id, int(Holding.HELD), *settings, None, lock)
+    rows = yield sql(
+        "insert_claims", INSERT_CLAIM_COLUMNS, [row], alone=shared, waits=False, shared=shared
+    )
+    return [
+        ("won", wanted.id, owner, int(Holding.HELD), fence, None, 0, lease_until, None, None, 0)
+        for owner, fence, lease_until in rows
+    ]
 
 
 def _is_open(wanted: Wanted) -> Busy:

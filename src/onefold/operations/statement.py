@@ -168,6 +168,8 @@ class Sql:
         """
         self.has_advisory_locks: bool = on_postgres
         """PostgreSQL can tell at once that an open transaction has a key; SQLite has one writer."""
+        self.splits_statements: bool = on_postgres and shards > 1
+        """True: this may be Citus, which runs the parts of one statement one after the other."""
         self.skips_locked: bool = on_postgres
         """PostgreSQL can skip rows that other transactions have locked."""
 
