@@ -26,10 +26,11 @@ from typing import (
 
 import msgspec
 from msgspec import inspect as shapes
+from msgspec.structs import asdict
 
 from onefold.effects.run import Run
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.json_text import from_json, is_model, is_object, to_json
+from onefold.model.json_text import decode_payload, from_json, is_model, is_object, to_json
 from onefold.model.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Arguments:
         self._defaults = {one.name: one.default for one in taken if one.default is not _NO_DEFAULT}
         self._with_sets = frozenset(name for name, hint in hints.items() if _holds_sets(hint))
         self._shape = _shape(hints)
+        self._decoder = None if self.whole else _decoder(hints, ignores_extra=ignores_extra)
         self._check_defaults()
 
     def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Json:
@@ -131,11 +133,28 @@ class Arguments:
             ) from None
         return values  # pragma: no cover - arguments that we reject, and Python accepts
 
+    def bind(
+        self, payload: str | msgspec.Raw, run: object
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`from_payload` of JSON text."""
+        if self._decoder is None:
+            return self.from_payload(decode_payload(payload), run)
+        try:
+            values = asdict(self._decoder.decode(payload))
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            # A default, a wide integer, or a payload that does not fit, which needs an explanation.
+            return self.from_payload(decode_payload(payload), run)
+        return self._call(values, run)
+
     def from_payload(self, payload: Json, run: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call the function with; `run` is filled in if a parameter takes it."""
-        values = self._read(payload)
+        return self._call(self._read(payload), run)
+
+    def _call(self, values: dict[str, Any], run: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if self.run is not None:
             values[self.run] = run
+        if not self._positional:
+            return (), values
         return tuple(values.pop(one.name, one.default) for one in self._positional), values
 
     def _read(self, payload: Json) -> dict[str, Any]:
@@ -335,6 +354,29 @@ def _shape(hints: dict[str, Any]) -> Any:
     """
     make: Any = TypedDict
     return msgspec.defstruct("Shape", [("members", make("Members", hints, total=False))])
+
+
+_READ_ALIKE: Final = (
+    shapes.AnyType, shapes.NoneType, shapes.BoolType, shapes.IntType, shapes.FloatType,
+    shapes.StrType, shapes.DateTimeType, shapes.DateType, shapes.TimeType, shapes.TimeDeltaType,
+    shapes.UUIDType, shapes.LiteralType, shapes.EnumType, shapes.ListType, shapes.SetType,
+    shapes.FrozenSetType, shapes.VarTupleType, shapes.TupleType, shapes.DictType,
+    shapes.UnionType, shapes.StructType, shapes.DataclassType, shapes.TypedDictType,
+)  # fmt: skip
+"""Types that are the same whether they are read from JSON text or from plain values.
+
+Not among them: decimals, which keep the zeros of a number in the text, and pydantic's models.
+"""
+
+
+def _decoder(hints: dict[str, Any], *, ignores_extra: bool) -> msgspec.json.Decoder[Any] | None:
+    """Reads a payload that has all parameters at once; None if a type needs the other way."""
+    found = (one for hint in hints.values() for one in _types_in(shapes.type_info(hint)))
+    if not all(isinstance(one, _READ_ALIKE) for one in found):
+        return None
+    fields = list(hints.items())
+    shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=not ignores_extra)
+    return msgspec.json.Decoder(shape)
 
 
 def _without_outcomes(hint: Any) -> Any:

@@ -352,7 +352,7 @@ class DeclaredJob(Enqueuer[P, R_co]):
 
     def bind(self, job: Job | JobRow, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments for the function; `InvalidInput` if the payload does not fit."""
-        return self.declaration.arguments.from_payload(job.payload, run)
+        return self.declaration.arguments.bind(job.payload_json, run)
 
     def __reduce__(self) -> str:
         """Pickle it by its name, as functions are."""

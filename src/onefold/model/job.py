@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -387,13 +388,16 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
         """The complete job."""
         options = read_options(self.options)
         result, exchange = self.result_json, _finishing_push(self.result_json, self.fence)
-        is_running = self.state == State.RUNNING
+        is_running = self.state == _RUNNING
+        created_at = from_micros(self.created_at)
         return Job(
             id=self.id,
             tenant=self.tenant,
             kind=self.kind,
             queue=self.queue,
-            state=state_of(
+            state="running"
+            if is_running and self.awaiting is None
+            else state_of(
                 self.state,
                 attempt=self.attempt,
                 run_at=self.run_at,
@@ -417,10 +421,10 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
             backoff=options.backoff,
             retention=_retention(options.keep),
             store_result=options.result,
-            run_at=from_micros(self.run_at),
-            created_at=from_micros(self.created_at),
-            taken_at=_moment(self.taken_at),
-            lease_until=_moment(self.lease_until) if is_running else None,
+            run_at=created_at if self.run_at == self.created_at else from_micros(self.run_at),
+            created_at=created_at,
+            taken_at=_shared_moment(self.taken_at),
+            lease_until=_shared_moment(self.lease_until) if is_running else None,
             ended_at=_moment(self.ended_at),
             expires_at=_moment(self.expires_at),
             tick=_moment(options.tick),
@@ -430,6 +434,9 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
             payload_json=msgspec.Raw(self.payload_json),
             result_json=msgspec.UNSET if result is None or exchange else msgspec.Raw(result),
         )
+
+
+_RUNNING: Final = int(State.RUNNING)
 
 
 def _finishing_push(result: str | None, fence: int) -> Mapping[str, Any] | None:
@@ -486,6 +493,10 @@ def state_of(
 
 def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
+
+
+_shared_moment: Final = lru_cache(maxsize=64)(_moment)
+"""For the times that all jobs of one take have in common."""
 
 
 class JobPage(msgspec.Struct, frozen=True):

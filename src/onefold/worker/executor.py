@@ -85,8 +85,8 @@ class HeldDelivery:
     """A delivery that is leased to this worker: waiting, running, or not yet reported."""
 
     __slots__ = (
-        "_job", "cause", "completed", "delivery", "duration", "handler", "is_over", "outcome",
-        "row", "run", "started", "stop", "timeout", "timer",
+        "_job", "cause", "completed", "delivery", "duration", "entered", "handler", "is_over",
+        "outcome", "row", "run", "started", "stop", "timeout", "timer",
     )  # fmt: skip
 
     def __init__(self, row: JobRow, handler: Handler) -> None:
@@ -105,6 +105,8 @@ class HeldDelivery:
         """By the monotonic clock; None while it waits."""
         self.duration: float = 0.0
         """Seconds that the handler took."""
+        self.entered: bool = False
+        """True once the task of the handler has begun."""
         self.stop: Callable[[], object] | None = None
         """Interrupts the handler, if that is possible."""
         self.cause: Cause | None = None
@@ -197,7 +199,6 @@ class Executor:
             task = self._loop.create_task(work, context=self._handler_context.copy())
             # Also a reference to the task: the event loop keeps only a weak one.
             held.stop = task.cancel
-            task.add_done_callback(partial(self._task_ended, held))
         elif held.handler.isolation == "process":
             self._start_process(held)
             return  # its timeout starts when the child calls the handler
@@ -210,30 +211,34 @@ class Executor:
 
     async def _acall(
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> DeliveryOutcome | None:
+    ) -> None:
+        """Run the handler and decide the outcome here: a callback of the task costs more."""
+        held.entered = True
         handler = held.handler
         value: Any = None
+        outcome: DeliveryOutcome | None
         running.set(held.row)
         try:
-            # Errors and outcomes pass through the hooks, also outcomes that are returned.
-            with self._hooks.running(held.job) if self._hooks.around else NO_HOOKS:
-                try:
-                    value = _checked(await handler.function(*args, **kwargs))
-                except Exception as error:  # noqa: BLE001 - any error is the handler's
-                    _apply_rules(handler.rules, error)
-        except asyncio.CancelledError as error:
-            return _interrupted(held, error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
-            return delivery_outcome.on_error(error)
-        if isinstance(value, Parked):
-            return None
-        if isinstance(value, DeliveryOutcome):
-            return value
-        return delivery_outcome.on_value(held, value)
-
-    def _task_ended(self, held: HeldDelivery, task: asyncio.Task[DeliveryOutcome | None]) -> None:
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._end(held, task.result() if error is None else _interrupted(held, error))
+            try:
+                # Errors and outcomes pass through the hooks, also outcomes that are returned.
+                with self._hooks.running(held.job) if self._hooks.around else NO_HOOKS:
+                    try:
+                        value = _checked(await handler.function(*args, **kwargs))
+                    except Exception as error:  # noqa: BLE001 - any error is the handler's
+                        _apply_rules(handler.rules, error)
+            except asyncio.CancelledError as error:
+                outcome = _interrupted(held, error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
+                outcome = delivery_outcome.on_error(error)
+            else:
+                outcome = _returned(held, value)
+        except BaseException as error:
+            # The outcome is not valid, or the process is to end.
+            self._end(held, _interrupted(held, error))
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._end(held, outcome)
 
     # --- threads and processes ------------------------------------------------------------------
 
@@ -276,6 +281,9 @@ class Executor:
             held.cause = cause
             if held.stop is not None:
                 held.stop()
+            if held.handler.is_async and held.stop is not None and not held.entered:
+                # A task that is cancelled before its first step does not enter the coroutine.
+                self._end(held, _interrupted(held, asyncio.CancelledError()))
         if not held.handler.is_async and not held.is_over:
             if held.handler.isolation != "process":
                 self._threads.abandon()
@@ -316,6 +324,13 @@ def call(
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
         return delivery_outcome.on_error(error)
     return delivery_outcome.on_value(held, value)
+
+
+def _returned(held: HeldDelivery, value: Any) -> DeliveryOutcome | None:
+    """The outcome of a coroutine that returned; None if the job waits for its ack."""
+    if isinstance(value, Parked):
+        return None
+    return value if isinstance(value, DeliveryOutcome) else delivery_outcome.on_value(held, value)
 
 
 def _checked(value: T) -> T:
