@@ -384,6 +384,12 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
         """The payload, decoded."""
         return decode_payload(self.payload_json)
 
+    @property
+    def _state(self) -> JobState:
+        awaits = self.awaiting == self.fence
+        attempt, run_at = self.attempt, self.run_at
+        return state_of(self.state, attempt=attempt, run_at=run_at, now=self.now, awaits=awaits)
+
     def job(self) -> Job:
         """The complete job."""
         options = read_options(self.options)
@@ -395,15 +401,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
             tenant=self.tenant,
             kind=self.kind,
             queue=self.queue,
-            state="running"
-            if is_running and self.awaiting is None
-            else state_of(
-                self.state,
-                attempt=self.attempt,
-                run_at=self.run_at,
-                now=self.now,
-                awaits=self.awaiting == self.fence,
-            ),
+            state="running" if is_running and self.awaiting is None else self._state,
             priority=self.priority,
             attempt=self.attempt,
             max_attempts=self.max_attempts,
@@ -436,9 +434,6 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-_RUNNING: Final = int(State.RUNNING)
-
-
 def _finishing_push(result: str | None, fence: int) -> Mapping[str, Any] | None:
     """The exchange that finished a pushed job: it is stored in the place of a handler's result."""
     if result is None or not result.startswith(_PUSHED):
@@ -450,6 +445,7 @@ def _finishing_push(result: str | None, fence: int) -> Mapping[str, Any] | None:
 
 
 _PUSHED: Final = '{"pushed":'
+_RUNNING: Final = int(State.RUNNING)
 
 
 def _exchange(text: str | None) -> Mapping[str, Any] | None:
@@ -495,8 +491,7 @@ def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
-_shared_moment: Final = lru_cache(maxsize=64)(_moment)
-"""For the times that all jobs of one take have in common."""
+_shared_moment: Final = lru_cache(maxsize=64)(_moment)  # all jobs of a take have the same times
 
 
 class JobPage(msgspec.Struct, frozen=True):
