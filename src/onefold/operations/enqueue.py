@@ -6,7 +6,6 @@ that are changed (sorted).
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
@@ -31,7 +30,8 @@ from onefold.operations.unique_keys import (
     NeverSettled,
     Stand,
     chunks_by_shard,
-    lock_order,
+    in_lock_order,
+    key_order,
     settle,
 )
 
@@ -193,28 +193,31 @@ class _Batch:
 
     def _fold(self) -> None:
         seen: dict[object, int] = {}
+        leaders, requests = self.leaders, self._requests
         for index, item in enumerate(self.items):
-            self.leaders.append(index)
-            known = self.published.get(index)
-            if known is not None and not known.fresh:
-                if known.leader is not None:
-                    self.leaders[index] = self.leaders[known.leader]
-                continue
-            unique = item.request.unique
-            leader = index if unique is None else seen.setdefault(unique, index)
-            self.leaders[index] = leader
-            if leader == index:
-                self._requests[index], self._states[index] = item.request, item.state
-            elif self.takes_newest:
-                self._requests[leader] = _with_content(self._requests[leader], item.request)
-                self.newest[self._requests[leader].id] = item.request
-                self._states[leader] = item.state
+            leaders.append(index)
+            if self.published:
+                known = self.published.get(index)
+                if known is not None and not known.fresh:
+                    if known.leader is not None:
+                        leaders[index] = leaders[known.leader]
+                    continue
+            request = item.request
+            if request.unique_key is not None:
+                leader = seen.setdefault(key_order(request), index)
+                if leader != index:
+                    leaders[index] = leader
+                    if self.takes_newest:
+                        requests[leader] = _with_content(requests[leader], request)
+                        self.newest[requests[leader].id] = request
+                        self._states[leader] = item.state
+                    continue
+            requests[index], self._states[index] = request, item.state
 
     @property
     def requests(self) -> list[NewJobRow]:
         """The rows to insert, in lock order: by unique key, the others in their given order."""
-        keyed = any(request.unique_key is not None for request in self._requests.values())
-        return sorted(self._requests.values(), key=lock_order if keyed else attrgetter("shard"))
+        return in_lock_order(self._requests.values())
 
     def answers(
         self, stands: dict[str, Stand], replaced: frozenset[str] = frozenset()
@@ -317,7 +320,7 @@ def _take_back(
     sql: Sql, items: Sequence[Prepared], published: dict[int, PublishKeyState]
 ) -> Operation[None]:
     """Remove what this call has inserted: the ids are its own."""
-    requests = sorted((item.request for item in items), key=lock_order)
+    requests = in_lock_order([item.request for item in items])
     for chunk in chunks_by_shard(requests):
         yield sql("delete_jobs", ("shard", "id"), [(r.shard, r.id) for r in chunk])
     yield from forget_publish_keys(sql, items, published)

@@ -18,7 +18,7 @@ from onefold.model.lifecycle import KEEP, State
 from onefold.model.new_job import INSERT_COLUMNS, NewJobRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from onefold.operations.statement import Operation, Sql
 
@@ -53,6 +53,18 @@ class Stand(msgspec.Struct, frozen=True, gc=False):
     new: bool = True
     state: JobState | None = None
     """None: it was inserted by this call."""
+
+
+key_order: Final = attrgetter("shard", "tenant", "unique_kind", "unique_key")
+"""A request's key in the unique index, and the order in which keys are locked."""
+
+
+def in_lock_order(requests: Collection[NewJobRow]) -> list[NewJobRow]:
+    """By shard and key; requests without a key come first, in their order."""
+    keyed = sum([request.unique_key is not None for request in requests])
+    if not keyed:
+        return sorted(requests, key=attrgetter("shard"))
+    return sorted(requests, key=key_order if keyed == len(requests) else lock_order)
 
 
 def lock_order(request: NewJobRow) -> tuple[int, str, str, str, str]:
@@ -127,7 +139,7 @@ def _store_or_find(
             "store_keyed_jobs",
             INSERT_COLUMNS,
             list(map(msgspec.structs.astuple, chunk)),
-            common=COMMON_COLUMNS,
+            common=COMMON_COLUMNS | {"unique_kind"},
             **sql.notify(request.queue for request in chunk),
         )
         held: set[int] = set()

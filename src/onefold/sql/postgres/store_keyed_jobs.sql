@@ -27,7 +27,7 @@ held as materialized (
         where
             j.shard = (:shard::smallint[])[1]
             and j.tenant = coalesce(r.tenant, (:tenant::text[])[1])
-            and j.unique_kind = r.unique_kind
+            and j.unique_kind = coalesce(r.unique_kind, (:unique_kind::text[])[1])
             and j.unique_key = r.unique_key
             and j.unique_key is not null
             and not j.yielded
@@ -50,7 +50,9 @@ stored as (
         coalesce(r.priority, (:priority::smallint[])[1]),
         coalesce(r.run_at, clock.now + coalesce(r.delay, (:delay::bigint[])[1])),
         coalesce(r.max_attempts, (:max_attempts::smallint[])[1]),
-        r.payload, r.fingerprint, r.unique_kind, r.unique_key,
+        r.payload, r.fingerprint,
+        case when r.unique_key is not null then coalesce(r.unique_kind, (:unique_kind::text[])[1]) end,
+        r.unique_key,
         coalesce(r.unique_states, (:unique_states::smallint[])[1]),
         greatest(r.unique_until, clock.now + r.unique_for), clock.now, r.expires_at, r.options,
         r.group_key
