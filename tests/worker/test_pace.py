@@ -48,3 +48,29 @@ def test_it_is_never_more_than_the_most_and_never_less_than_none(
     flights: list[tuple[int, float, float]], most: int
 ) -> None:
     assert 0 <= _after(flights, most=most) <= most
+
+
+def test_waiting_jobs_stay_where_as_many_end_until_the_next_check() -> None:
+    prefetch = Prefetch(None, 400)
+    prefetch.begin_check()
+    prefetch.ended += 300
+    assert prefetch.surplus(300) == 0
+
+
+def test_waiting_jobs_go_back_where_slow_ones_follow_quick_ones() -> None:
+    prefetch, now = Prefetch(None, 400), 0.0
+    for _ in range(10):
+        prefetch.ended += 100
+        now += 0.005
+        prefetch.exchanged(0.005, now)
+    assert prefetch.size > 100
+    prefetch.begin_check()
+    prefetch.ended += 3
+    assert prefetch.surplus(200) == 197
+    assert prefetch.size == 0
+
+
+def test_a_fixed_number_of_jobs_waits_for_long() -> None:
+    prefetch = Prefetch(7, 7)
+    prefetch.begin_check()
+    assert prefetch.surplus(7) == 0

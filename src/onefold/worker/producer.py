@@ -26,7 +26,7 @@ from onefold.worker import delivery_outcome
 from onefold.worker.deliveries import ShardRotation, finish_then_take, limited_take
 from onefold.worker.executor import HeldDelivery
 from onefold.worker.job_log import job_fields, job_log
-from onefold.worker.queue_monitor import Prefetch
+from onefold.worker.queue_monitor import HELD, Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterable, Sequence
@@ -106,12 +106,12 @@ class Producer:
         """By queue: held deliveries, and jobs that the running takes may bring."""
         self._reserved = 0
         """Jobs that the running takes may bring."""
-        self._arriving = 0
-        """Jobs that a take has brought, and that are not held yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_exchanging = False
         """One exchange at a time: jobs that end meanwhile are reported together by the next."""
         self._is_reporting = False
+        self._is_checking = False
+        """True while a check of the waiting jobs is due."""
         self._lost_takes: dict[str, float] = {}
         """By id of a take without a response: until when its jobs are searched. No worker knows of
         these jobs, and the database may process a take after its connection is lost."""
@@ -127,21 +127,28 @@ class Producer:
         """Run until `stop`, and until no delivery is held."""
         while True:
             self._wake.clear()
-            while self._executor.ended:
-                self._handler_ended(self._executor.ended.popleft())
+            self._collect_ended()
             if self._stopping:
-                self._hand_back_waiting()
+                self._hand_back_waiting(len(self._waiting))
             self._start_handlers()
             if not self._is_offline:
                 self._start_tasks()
             busy = self._tasks or self._is_exchanging
             if self._stopping and not (self.held or busy or self._lost_takes):
                 return
-            if self._waiting and self._executor.running < self._settings.concurrency:
-                self._wake.set()
-            if self._wake.is_set():
-                await asyncio.sleep(0)  # responses, heartbeats and handlers have a turn
-            await self._wake.wait()
+            await self._pause_until_woken()
+
+    async def _pause_until_woken(self) -> None:
+        """Wait until there is something to do, for one turn of the event loop at least."""
+        if self._waiting and self._executor.running < self._settings.concurrency:
+            self._wake.set()
+        elif self._waiting and not self._is_checking:
+            self._is_checking = True
+            self._prefetch.begin_check()
+            asyncio.get_running_loop().call_later(HELD, self._check_waiting)
+        if self._wake.is_set():
+            await asyncio.sleep(0)  # responses, heartbeats and handlers have a turn
+        await self._wake.wait()
 
     def _start_handlers(self) -> None:
         """Start handlers while there are places, for about a millisecond."""
@@ -151,6 +158,12 @@ class Producer:
             executor.start(waiting.popleft())
             if time.monotonic() > until:
                 return
+
+    def _check_waiting(self) -> None:
+        """Hand back jobs that would wait for long: other workers may have places for them."""
+        self._is_checking = False
+        self._hand_back_waiting(self._prefetch.surplus(len(self._waiting)))
+        self._wake.set()
 
     def stop(self) -> None:
         """Take no more jobs, and hand back those that have not started."""
@@ -182,6 +195,10 @@ class Producer:
         self._wake.set()
 
     # --- handlers that have ended ---------------------------------------------------------------
+
+    def _collect_ended(self) -> None:
+        while self._executor.ended:
+            self._handler_ended(self._executor.ended.popleft())
 
     def _handler_ended(self, held: HeldDelivery) -> None:
         self._prefetch.ended += 1
@@ -220,9 +237,10 @@ class Producer:
             self._spawn(self._open_queue(held.row))
         self._after_commit.accepted(held, outcome, state, retry_in)
 
-    def _hand_back_waiting(self) -> None:
-        while self._waiting:
-            held = self._waiting.popleft()
+    def _hand_back_waiting(self, number: int) -> None:
+        """Hand back so many jobs that have not started, the last ones first."""
+        for _ in range(number):
+            held = self._waiting.pop()
             held.is_over, held.outcome = True, delivery_outcome.HANDED_BACK
             self._failed.append(held)
 
@@ -270,8 +288,8 @@ class Producer:
 
     def _room(self) -> int:
         """How many jobs may be taken, beside those that run or wait."""
-        prefetch, waiting = self._prefetch.size, len(self._waiting) + self._arriving
-        if self._stopping or waiting > prefetch // 2:
+        prefetch, waiting = self._prefetch.size, len(self._waiting)
+        if self._stopping:
             return 0
         used = self._executor.running + waiting + self._reserved
         return self._settings.concurrency + prefetch - used
@@ -314,34 +332,40 @@ class Producer:
     async def _exchange(self, exchange: JobExchange, build: Build[ExchangeResult]) -> None:
         """An exchange in a transaction of the store."""
         completed, order, _ = exchange
+        results: list[ExchangeResult] = []
         with self._handling_errors(completed, self._completed, order):
-            self._exchanged(exchange, await self._store.atransact(build))
+            results.append(await self._store.atransact(build))
         self._is_exchanging = False
+        for result in results:  # none after an error
+            self._exchanged(exchange, result)
 
     def _answered(self, exchange: JobExchange, result: ExchangeResult | None) -> None:
         """The end of an exchange on the connection of its own."""
-        completed, order, _ = exchange
+        self._is_exchanging = False
+        if exchange.order is not None:
+            self._take_ended(exchange.order, answered=result is not None)
         if result is not None:
-            with self._handling_errors(completed, self._completed, order):
-                self._exchanged(exchange, result)
+            self._exchanged(exchange, result)
         else:
             # The store reports it again. The take is not sent again: its jobs are searched.
-            self._completed.extend(completed)
-            if order is not None:
-                self._take_ended(order, answered=False)
-        self._is_exchanging = False
+            self._completed.extend(exchange.completed)
         self._wake.set()
 
     def _exchanged(self, exchange: JobExchange, result: ExchangeResult) -> None:
+        """Process a response. The next exchange leaves before the jobs of this one start."""
         completed, order, began = exchange
         ended, taken = result
         now = time.monotonic()
         self._prefetch.exchanged(now - began, now)
-        if order is not None:
-            self._monitor.taken(order, taken)
-            self._receive(taken)
-        if locked := self._settle(completed, ended):
-            self._spawn(self._finish_locked(locked))
+        with self._handling_errors(completed):
+            if locked := self._settle(completed, ended):
+                self._spawn(self._finish_locked(locked))
+            if order is not None:
+                self._monitor.taken(order, taken)
+                self._receive(taken)
+        self._collect_ended()
+        if not self._is_offline:
+            self._start_tasks()
 
     async def _take_limited(self, order: TakeOrder) -> None:
         """Take from one queue with limits, groups or an order."""

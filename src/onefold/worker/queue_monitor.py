@@ -258,6 +258,10 @@ AMPLE: Final = 2.0
 """Twice the expected number: an exchange may take longer than the last one."""
 
 
+HELD: Final = 0.5
+"""Seconds between two checks of the jobs that wait for a place."""
+
+
 class Prefetch:
     """How many jobs to hold beside those that run: as many as end during one exchange.
 
@@ -274,8 +278,12 @@ class Prefetch:
         self._seconds = 0.0
         """Duration of an exchange."""
         self.ended: int = 0
-        """Jobs that have ended since the last exchange; the producer counts them."""
+        """Jobs that have ended; the producer counts them."""
+        self._ended_before = 0
+        """Until the last exchange."""
         self._exchanged_at: float | None = None
+        self._ended_checked = 0
+        """Until the last check."""
 
     @property
     def size(self) -> int:
@@ -288,9 +296,25 @@ class Prefetch:
         """Measure an exchange that took so many seconds."""
         since = None if self._exchanged_at is None else now - self._exchanged_at
         if since is not None and since > 0:
-            self._rate += (self.ended / max(since, INSTANT) - self._rate) * HALF
+            ended = self.ended - self._ended_before
+            self._rate += (ended / max(since, INSTANT) - self._rate) * HALF
         self._seconds += (took - self._seconds) * HALF
-        self.ended, self._exchanged_at = 0, now
+        self._ended_before, self._exchanged_at = self.ended, now
+
+    def begin_check(self) -> None:
+        """Jobs wait for a place: `surplus` follows after `HELD` seconds."""
+        self._ended_checked = self.ended
+
+    def surplus(self, waiting: int) -> int:
+        """How many of the waiting jobs would wait longer than until the next check.
+
+        Jobs take longer than those from which the number was learned: learn it anew.
+        """
+        ended = self.ended - self._ended_checked
+        if self._fixed is not None or ended >= waiting:
+            return 0
+        self._rate = min(self._rate, ended / HELD)
+        return waiting - max(ended, self.size)
 
 
 KEPT_FREE: Final = 8

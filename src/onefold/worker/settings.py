@@ -19,6 +19,8 @@ from onefold.model.timestamps import span
 Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]
 
 MOST: Final = 10_000
+AHEAD: Final = 400
+"""Jobs that any worker may hold in advance, where they end quickly enough."""
 LEAST: Final = timedelta(milliseconds=1)
 GRACE: Final = timedelta(seconds=30)
 
@@ -68,7 +70,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def most_prefetched(self) -> int:
         """The upper limit where the worker chooses the number itself."""
-        return 2 * self.concurrency if self.prefetch is None else self.prefetch
+        return max(AHEAD, 2 * self.concurrency) if self.prefetch is None else self.prefetch
 
 
 def worker_settings(options: WorkerOptions) -> WorkerSettings:
