@@ -14,6 +14,7 @@ import pytest
 from psycopg import sql as compose
 
 from onefold import Onefold
+from onefold.databases.postgres.exchanges import SESSION
 from onefold.operations.statement import Sql, Statement, compiled, in_schema
 from tests.fixtures.backlog import FENCE, HOUR, NOW, Backlog, fills, hot_statements, job_id, takes
 
@@ -189,8 +190,9 @@ def test_a_take_costs_the_same_with_a_million_finished_jobs_and_many_scheduled_a
     assert big.pages <= 2 * small.pages + 30
 
 
+@pytest.mark.parametrize("vacuumed", [False, True])
 def test_a_plan_that_was_made_for_an_empty_table_reads_no_more_when_a_burst_follows(
-    postgres_url: str, postgres_schema: str
+    postgres_url: str, postgres_schema: str, *, vacuumed: bool
 ) -> None:
     with Onefold(postgres_url, schema=postgres_schema) as onefold:
         onefold.migrate()
@@ -198,6 +200,9 @@ def test_a_plan_that_was_made_for_an_empty_table_reads_no_more_when_a_burst_foll
         database = Database(connection, postgres_schema)
         # Otherwise autovacuum may analyze the table, and the plans are made again.
         database.keep_statistics()
+        if vacuumed:
+            connection.execute(f"vacuum analyze {postgres_schema}.job".encode())
+            connection.execute(SESSION)
         plans = [database.prepare(one) for one in takes(database.sql, 100)]
         database.fill(Backlog(ready=3_000, running=3_000), analyze=False)
 

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 SESSION: Final = (
     b"set default_transaction_isolation = 'read committed';"
     # Nothing here waits for a row; but a table may be locked, as by a migration.
-    b" set lock_timeout = 800"
+    b" set lock_timeout = 800;"
+    # A plan that is made while the table is empty and vacuumed would read the whole table later.
+    b" set enable_seqscan = off"
 )
 PAUSE: Final = 1.0
 """Seconds after a failure until the next attempt to connect. Exchanges use the pool meanwhile."""
