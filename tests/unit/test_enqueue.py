@@ -853,6 +853,31 @@ def test_a_rival_or_a_key_that_is_over_takes_more_statements(rows: list[Any]) ->
     run.asks("insert_claims")
 
 
+def test_publishes_that_come_together_are_one_statement_too() -> None:
+    first, known, over = items = [new(idempotency_key=key) for key in ("a", "b", "c")]
+    run = Steps(publish(OURS, items, KEEP_HOLDER))
+
+    asked = run.answer(
+        "publish_jobs",
+        [
+            (known.request.id, HOLDER, False, False, COMPLETED, 1, NOW, None, NOW),
+            (over.request.id, HOLDER, True, False, COMPLETED, 1, NOW, None, NOW),
+            (first.request.id, first.request.id, False, False, None, None, None, None, None),
+            NOTIFIED,
+        ],
+    )
+    rest = run.answer("insert_claims", [(over.request.id, 1, None)])
+    run.answer("insert_jobs", inserted(over))
+
+    assert asked.alone
+    assert column(rest, "key") == ["c"]
+    assert run.result == [
+        Enqueued(first.request.id),
+        Enqueued(HOLDER, duplicate=True, state="completed"),
+        Enqueued(over.request.id),
+    ]
+
+
 def test_a_publish_that_is_sent_again_looks_for_itself() -> None:
     published(new(idempotency_key="p"), sql=AGAIN).asks("insert_claims")
 

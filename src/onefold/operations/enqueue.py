@@ -142,12 +142,7 @@ def publish(
             if answer is not None:
                 return [answer]
         elif all(item.request.unique_key is None for item in items):
-            new = yield from publish_at_once(sql, items)
-            found = {
-                item.request.id: Enqueued(item.request.id, state=item.state)
-                for item in items
-                if item.request.id in new
-            }
+            found = yield from publish_at_once(sql, items)
     rest = [item for item in items if item.request.id not in found]
     if rest:
         answers = yield from enqueue(sql, rest, policy, singly=True, notes=False)

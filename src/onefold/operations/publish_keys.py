@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onefold.model.new_job import Prepared
-    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.statement import Operation, Row, Sql
 
 SURFACE: Final = "publish"
 
@@ -93,12 +93,15 @@ def publish_one(sql: Sql, item: Prepared) -> Operation[Enqueued | None]:
         waits=False,
         **sql.notify((request.queue,)),
     )
-    if not rows:
-        return None
-    ((job_id, is_over, mismatch, stored, attempt, run_at, awaits, now),) = rows
+    return _published(item, rows[0]) if rows else None
+
+
+def _published(item: Prepared, row: Row) -> Enqueued | None:
+    """The result of a publish; None if its key is over."""
+    job_id, is_over, mismatch, stored, attempt, run_at, awaits, now = row
     if is_over:
         return None
-    if job_id == request.id:
+    if job_id == item.request.id:
         return Enqueued(job_id, state=item.state)
     state = None
     if stored is not None:
@@ -106,12 +109,12 @@ def publish_one(sql: Sql, item: Prepared) -> Operation[Enqueued | None]:
     return Enqueued(job_id, duplicate=True, state=state, mismatch=mismatch)
 
 
-def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:
-    """Store the jobs whose keys are new, and the keys; returns the ids of these jobs."""
+def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[dict[str, Enqueued]]:
+    """`publish_one` for several items without unique keys; the results by the items' ids."""
     keyed = sorted(
         [(item.publish.key, index) for index, item in enumerate(items) if item.publish is not None]
     )
-    stored = yield sql(
+    rows = yield sql(
         "publish_jobs",
         PUBLISH_COLUMNS,
         [_publish_row(items[index]) for _, index in keyed],
@@ -121,7 +124,9 @@ def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:
         waits=False,
         **sql.notify(item.request.queue for item in items),
     )
-    return {job_id for (job_id,) in stored}
+    of_id = {item.request.id: item for item in items}
+    answers = [(row[0], _published(of_id[row[0]], row[1:])) for row in rows if row[0] is not None]
+    return {request_id: answer for request_id, answer in answers if answer is not None}
 
 
 def _publish_row(item: Prepared) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
--- Store new jobs that have publish keys and no unique keys, each with its key, or neither: in one
--- statement, which is its own transaction. A job whose key exists is not returned. Keys are locked in
--- the order of the rows, which the caller has sorted, and the wait for a lock is short. A column that is
--- the same for all rows is given once; unnest fills it up with nulls.
+-- Store new jobs that have publish keys and no unique keys, each with its key, or find the jobs that known
+-- keys stand for: in one statement, which is its own transaction. A job is not returned if a rival has
+-- stored its key after this snapshot. Keys are locked in the order of the rows, which the caller has
+-- sorted, and the wait for a lock is short. A column that is the same for all rows is given once; unnest
+-- fills it up with nulls.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -32,6 +33,29 @@ asked as materialized (
             expires_at, options, group_key, key, fingerprint, keep, place
         )
 ),
+known as materialized (
+    select
+        a.place, a.id as request_id, c.result as id, j.state, j.attempt, j.run_at, j.awaits,
+        c.fingerprint is distinct from a.fingerprint as mismatch,
+        c.state = 2 or c.result is null
+            or (coalesce(j.state, 2) >= 2 and coalesce(c.expires_at <= clock.now, false)) as is_over
+    from clock, asked as a
+    cross join lateral (
+        select c.state, c.result, c.fingerprint, c.expires_at
+        from onefold.claim as c
+        where
+            c.shard = (:shard::smallint[])[1] and c.tenant = a.tenant and c.surface = 'publish'
+            and c.scope = a.queue and c.key = a.key
+            and current_setting('transaction_isolation') = 'read committed'
+        limit 1
+    ) as c
+    left join lateral (
+        select k.state, k.attempt, k.run_at, k.awaiting = k.fence as awaits
+        from onefold.job as k
+        where k.shard = (:shard::smallint[])[1] and k.id = c.result::uuid
+        limit 1
+    ) as j on true
+),
 claimed as (
     insert into onefold.claim (
         shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at,
@@ -42,25 +66,32 @@ claimed as (
         (extract(epoch from clock_timestamp()) * 1000000)::bigint, clock.now, clock.now,
         clock.now + a.keep, a.keep, a.fingerprint, a.id::text
     from clock, asked as a
+    where a.place not in (select known.place from known)
     order by a.place
     on conflict do nothing
     returning owner
-)
-insert into onefold.job (
-    shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, created_at, expires_at,
-    options, group_key
+),
+stored as (
+    insert into onefold.job (
+        shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, created_at,
+        expires_at, options, group_key
+    )
+    select
+        a.shard, a.id, a.tenant, a.queue, a.kind, a.priority, a.run_at, a.max_attempts, a.payload,
+        clock.now, a.expires_at, a.options, a.group_key
+    from clock, claimed as c
+    join asked as a on a.id = c.owner
+    order by a.place
+    returning id
 )
 select
-    a.shard, a.id, a.tenant, a.queue, a.kind, a.priority, a.run_at, a.max_attempts, a.payload,
-    clock.now, a.expires_at, a.options, a.group_key
-from
-    clock,
-    -- Notifies workers at the commit: one call per queue, not per row.
-    (
-        select count(pg_notify(left('onefold.job', 63), notified.queue))
-        from unnest(:notify::text[]) as notified (queue)
-    ) as bell (rung),
-    claimed as c
-    join asked as a on a.id = c.owner
-order by a.place
-returning id::text
+    k.request_id::text, k.id, k.is_over, k.mismatch, k.state, k.attempt, k.run_at, k.awaits, clock.now
+from known as k, clock
+union all
+select s.id::text, s.id::text, false, false, null, null, null, null, null
+from stored as s
+union all
+-- Notifies workers at the commit, if something was stored: one call per queue, not per row.
+select null, null, true, false, null, null, null, null, count(pg_notify(left('onefold.job', 63), n.queue))
+from unnest(:notify::text[]) as n (queue)
+where exists (select from stored)
