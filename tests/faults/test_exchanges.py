@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -17,7 +18,8 @@ from tests.faults.servers import until
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, found
 
-NAME = "exchanges"
+NAME = f"exchanges_{uuid4().hex[:12]}"
+"""Of this process: others may run the same tests on the same server."""
 LEASE = timedelta(minutes=10)
 """Longer than any test waits: a job that stays leased to no worker is not run again."""
 
@@ -164,6 +166,21 @@ def test_a_backend_that_ends_loses_all_its_responses(
         sent = [send(exchanges, asked("select pg_sleep(60)::text")) for _ in range(2)]
         observer.execute("select pg_terminate_backend(%s)", [before])
         assert [await answered for answered in sent if answered is not None] == [None, None]
+        assert await answer(exchanges, pid) != before
+
+    perform(play)
+
+
+def test_a_backend_that_ends_while_a_request_is_written_is_replaced(
+    perform: Callable[[Play], None], observer: psycopg.Connection
+) -> None:
+    async def play(exchanges: PostgresExchanges) -> None:
+        pid = "select pg_backend_pid()"
+        before = await answer(exchanges, pid)
+        sleeping = send(exchanges, asked("select pg_sleep(60)::text"))
+        written = send(exchanges, asked("select :many::text", many="x" * 30_000_000))
+        observer.execute("select pg_terminate_backend(%s)", [before])
+        assert [await each for each in (sleeping, written) if each is not None] == [None, None]
         assert await answer(exchanges, pid) != before
 
     perform(play)

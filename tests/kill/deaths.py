@@ -17,7 +17,9 @@ import psycopg
 
 from onefold import Onefold, Run
 from onefold.databases.postgres import transaction
+from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.events import Event, JobEnded, JobStarted
+from onefold.operations.statement import Statement
 from tests.crash.injector import Watch, first_word, wrap
 from tests.kill.jobs import die
 
@@ -96,6 +98,7 @@ class StatementWatch(Watch):
     def wrap_drivers(self) -> None:
         super().wrap_drivers()
         wrap(psycopg.AsyncConnection, "_exec_command", self.tick)
+        wrap(PostgresExchanges, "_send_one", lambda statement: self.tick(_text_of(statement)))
 
     def tick(self, statement: object) -> None:
         super().tick(statement)
@@ -114,6 +117,11 @@ class StatementWatch(Watch):
         else:
             frozen.touch()
             os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _text_of(statement: object) -> str:
+    assert isinstance(statement, Statement)
+    return statement.text
 
 
 NEVER = Death()

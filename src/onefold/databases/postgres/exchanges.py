@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -170,8 +171,9 @@ class PostgresExchanges:
         self._prepared.clear()
         if pq is not None:
             self._next_try = time.monotonic() + PAUSE
-            self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
+            for remove in (self._loop.remove_reader, self._loop.remove_writer):
+                with suppress(OSError):  # libpq has closed the socket of a lost connection
+                    remove(self._socket)
             pq.finish()
         self._session = None
 
@@ -193,7 +195,7 @@ class PostgresExchanges:
         self._open.append(exchange)
         try:
             for each in (statement, *statement.ahead):
-                exchange.sent.append((each, self._send_one(pq, each)))
+                exchange.sent.append((each, self._send_one(each, pq)))
         except _Unsuitable:
             # The Sync ends what was sent before; the operation runs again on the pool.
             exchange.failed = True
@@ -207,7 +209,7 @@ class PostgresExchanges:
         else:
             self._write()
 
-    def _send_one(self, pq: PGconn, statement: Statement) -> _PreparedStatement:
+    def _send_one(self, statement: Statement, pq: PGconn) -> _PreparedStatement:
         if statement.waits or not statement.alone:
             raise _Unsuitable
         prepared = self._prepared.get(statement.text)
