@@ -76,6 +76,25 @@ def test_the_second_waits_for_the_first_and_is_its_duplicate_or_new(
 
 
 @ENDS
+@pytest.mark.parametrize("by", [by_both_keys, by_batch])
+def test_a_publish_or_a_batch_waits_for_an_open_holder_of_its_unique_key(
+    place: Place, onefold: Onefold, by: Callable[[Any], Enqueued], end: str
+) -> None:
+    """The publish key then stands for the holder, or for the new job."""
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        first = by_unique_key(onefold.within(connection))
+        with Second(place, by) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    assert answer.duplicate == (end == "commit")
+    assert (answer.id == first.id) == (end == "commit")
+    assert by(onefold).id == answer.id
+    assert {job.id for job in onefold.find(unique_key="k")} == {answer.id}
+
+
+@ENDS
 def test_of_two_who_meet_a_window_that_is_over_one_is_new(
     place: Place, onefold: Onefold, end: str
 ) -> None:

@@ -133,6 +133,29 @@ class TestPublishKeysAndUniqueKeys:
         )
         assert stored(subject) == 1
 
+    def test_a_holder_whose_window_is_over_is_no_holder(self, subject: Subject) -> None:
+        subject.enqueue("pay", {"order": 1}, unique_key="u", unique_for=HOUR)
+        complete(subject)
+        subject.clock.advance(HOUR)
+        first = publish(subject, unique_key="u")
+        assert first.inserted
+        assert publish(subject, unique_key="u").id == first.id
+
+    def test_a_holder_that_has_expired_is_no_holder(self, subject: Subject) -> None:
+        subject.enqueue(
+            "pay", {"order": 1}, unique_key="u", expires_at=subject.clock.now + MICROSECOND
+        )
+        subject.clock.advance(MICROSECOND)
+        assert publish(subject, unique_key="u").inserted
+
+    def test_a_known_publish_has_the_state_of_its_job(self, subject: Subject) -> None:
+        first = publish(subject, delay=HOUR)
+        assert (first.state, publish(subject, delay=HOUR).state) == ("scheduled", "scheduled")
+        subject.clock.advance(HOUR)
+        assert publish(subject).state == "ready"
+        subject.take_one()
+        assert publish(subject).state == "running"
+
     def test_two_publishes_may_stand_for_one_holder(self, subject: Subject) -> None:
         first = publish(subject, unique_key="u")
         assert publish(subject, key="K2", unique_key="u").id == first.id
