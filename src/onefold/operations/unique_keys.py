@@ -105,7 +105,7 @@ def settle(
     stands: dict[str, Stand] = {}
     pending = list(requests)
     for turn in range(ROUNDS):
-        if turn == 0 and sql.stores_without_looking and len(pending) > 1 and _has_keys(pending):
+        if turn == 0 and _can_look_first(sql, pending):
             yield from _store_or_find(sql, pending, stands)
         elif turn > 0 or not tried:
             yield from insert(sql, pending, stands, alone=alone)
@@ -122,6 +122,12 @@ def settle(
     raise never_settled(pending[0])
 
 
+def _can_look_first(sql: Sql, requests: Sequence[NewJobRow]) -> bool:
+    """Whether one statement can insert a batch or find the holders; with shards Citus cannot."""
+    keyed = len(requests) > 1 and _has_keys(requests)
+    return keyed and sql.stores_without_looking and sql.shards == 1
+
+
 def _has_keys(requests: Sequence[NewJobRow]) -> bool:
     return any(request.unique_key is not None for request in requests)
 
@@ -129,7 +135,7 @@ def _has_keys(requests: Sequence[NewJobRow]) -> bool:
 def _store_or_find(
     sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand]
 ) -> Operation[None]:
-    """Insert in lock order, or find the holders, in one statement per shard.
+    """Insert in lock order, or find the holders, in one statement.
 
     A holder whose time is over is left to `settle`. A rival that comes after the look is an error
     of the database, and the transaction is tried again with `resends`.
