@@ -875,6 +875,22 @@ def test_publishes_that_come_together_are_one_statement_too() -> None:
     ]
 
 
+def test_publishes_that_are_all_answered_need_no_more() -> None:
+    items = [new(idempotency_key=key) for key in ("a", "b")]
+    run = Steps(publish(OURS, items, KEEP_HOLDER))
+
+    rows = [(i.request.id, HOLDER, False, False, RUNNING, 1, NOW, None, NOW) for i in items]
+    run.answer("publish_jobs", rows)
+
+    assert run.result == [Enqueued(HOLDER, duplicate=True, state="running")] * 2
+
+
+def test_publishes_with_unique_keys_that_come_together_take_more_statements() -> None:
+    items = [new("u", idempotency_key="a"), new(idempotency_key="b")]
+
+    Steps(publish(OURS, items, KEEP_HOLDER)).asks("insert_claims")
+
+
 def test_a_publish_that_is_sent_again_looks_for_itself() -> None:
     published(new(idempotency_key="p"), sql=AGAIN).asks("insert_claims")
 

@@ -21,6 +21,7 @@ from onefold.model import ids
 from onefold.model.ids import (
     IdMaker,
     advisory_lock_key,
+    fresh_ids,
     hash12,
     hash_of,
     length_prefixed,
@@ -327,6 +328,10 @@ def test_several_ids_are_in_order_and_continue_what_was_made_before() -> None:
     assert len({before, *several, after}) == 302
     assert [before, *several, after] == sorted([before, *several, after])
     assert {parse_id(one) for one in several} == set(several)
+
+
+def test_fresh_ids_are_as_many_as_wanted() -> None:
+    assert len(set(fresh_ids(3_000))) == 3_000
 
 
 def test_several_ids_borrow_a_millisecond_where_one_is_used_up() -> None:

@@ -116,11 +116,9 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
     if len(payload) > PAYLOAD_BYTES // 4 and (size := len(payload.encode())) > PAYLOAD_BYTES:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
     job_id = new_id() if ids is None else next(ids)
-    keys = _NO_KEYS
-    if _has_keys(job):
-        keys = _keys(job, payload, value, tenant, now)
-        if keys.digest is not None:
-            job_id = with_hash(job_id, keys.digest)
+    keys = _keys(job, payload, value, tenant, now) if _has_keys(job) else _NO_KEYS
+    if keys.digest:
+        job_id = with_hash(job_id, keys.digest)
 
     # By position: names cost a bulk enqueue a tenth of its time.
     request = NewJobRow(
@@ -180,7 +178,7 @@ def _has_options(job: NewJob) -> bool:
 class _Keys(msgspec.Struct, frozen=True, gc=False):
     """The keys of a job."""
 
-    digest: str | None = None
+    digest: str = ""
     """Of the key that decides the shard: the unique key, since the constraint must see all rows
     with that key, or the publish key. The id carries it."""
     fingerprint: str | None = None
@@ -217,7 +215,7 @@ def _keys(job: NewJob, payload: str, value: Json, tenant: str, now: Now) -> _Key
     states, unique_for = SCOPES["active"], None
     if unique_key is None or job.unique_while is not None or job.unique_for is not None:
         states, unique_for = _scope(job, unique_key)
-    digest = unique_kind = mark = publish = None
+    digest, unique_kind, mark, publish = "", None, None, None
     if job.idempotency_key is not None:
         text = checks.key(job.idempotency_key, "idempotency_key")
         publish_key = ClaimKey(tenant, "publish", job.queue, text)
