@@ -114,8 +114,9 @@ class TestComingBack:
             async def play() -> None:
                 await onefold.amigrate()
                 notifier = await onefold.context.database.abell()
-                store = onefold.context.store
-                monitor = QueueMonitor(store, worker_settings({}), notifier, asyncio.Event())
+                monitor = QueueMonitor(
+                    onefold.context, worker_settings({}), notifier, asyncio.Event()
+                )
                 order = TakeOrder({"default": 1}, 1, "somebody", 1)
                 for _ in range(2_000):
                     monitor.taken(order, [])

@@ -10,6 +10,7 @@ from onefold.app.duplicate_log import DuplicateLog
 from onefold.hooks import Hooks
 from onefold.jobs.defaults import Defaults
 from onefold.runtime import Runtime
+from onefold.worker.shards import Shards
 
 if TYPE_CHECKING:
     from typing import Self
@@ -34,6 +35,7 @@ class Context:
         self.tenant: str = ""
         self.borrowed: Borrowed | None = None
         """The caller's connection; None on our own database."""
+        self.shards: Shards = Shards(store.database)
         self.hooks: Hooks = Hooks()
         self.defaults: Defaults = Defaults()
         self.duplicate_log: DuplicateLog = DuplicateLog(store, self.now)

@@ -201,11 +201,13 @@ class Deliveries(DeliveryCalls):
 
         It is negative if a timeout is over and a rescue is due.
         """
-        return _span(self._context.store.transact(acks.next_timeout, write=False))
+        reading = self._context.shards.read("acks", acks.next_timeout)
+        return _span(self._run(reading))
 
     async def anext_ack_timeout(self) -> timedelta | None:
         """`next_ack_timeout`, awaited."""
-        return _span(await self._context.store.atransact(acks.next_timeout, write=False))
+        reading = self._context.shards.read("acks", acks.next_timeout)
+        return _span(await self._arun(reading))
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """The attempts of a job, the newest last: worker, duration, outcome.

@@ -118,7 +118,7 @@ class Queues:
         `counts` it is faster, but queues that only have jobs are not found.
         """
         build = self._finding(saved=saved, after=after, limit=limit, counts=counts)
-        return self._context.store.transact(build, write=False)
+        return self._context.runtime.run(self._context.shards.read("queues", build))
 
     async def afind(
         self,
@@ -130,7 +130,7 @@ class Queues:
     ) -> QueuePage:
         """`find`, awaited."""
         build = self._finding(saved=saved, after=after, limit=limit, counts=counts)
-        return await self._context.store.atransact(build, write=False)
+        return await self._context.runtime.arun(self._context.shards.read("queues", build))
 
     def _finding(
         self, *, saved: bool, after: str | None, limit: int | None, counts: bool
@@ -450,11 +450,11 @@ class Queues:
 
     def pushed(self) -> list[Queue]:
         """The queues of all tenants that have an endpoint."""
-        return self._context.store.transact(_pushed, write=False)
+        return self._context.runtime.run(self._context.shards.read("queues", _pushed))
 
     async def apushed(self) -> list[Queue]:
         """`pushed`, awaited."""
-        return await self._context.store.atransact(_pushed, write=False)
+        return await self._context.runtime.arun(self._context.shards.read("queues", _pushed))
 
     def _name(self, name: str) -> str:
         """The full name of a queue of this tenant."""

@@ -20,7 +20,7 @@ from onefold.operations import queues
 from onefold.operations.deliveries import Finish, finish
 from onefold.operations.endings import ENDS, Ending, Locked, Move, apply, decide, judge
 from onefold.operations.queues import end_hold, hold
-from onefold.operations.statement import by_shard, in_all_shards
+from onefold.operations.statement import by_shard, read_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
 
 def next_timeout(sql: Sql) -> Operation[int | None]:
     """Microseconds until the next ack is late; None if no delivery waits."""
-    rows = yield from in_all_shards(sql, "next_ack_timeout")
+    rows = yield from read_all_shards(sql, "next_ack_timeout")
     return min([wait for (wait,) in rows if wait is not None], default=None)
 
 

@@ -21,7 +21,7 @@ from onefold.model.api_key import (
 )
 from onefold.model.ids import hash12
 from onefold.model.limit import stored_rate
-from onefold.operations.statement import in_all_shards, shard_runs
+from onefold.operations.statement import read_all_shards, shard_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ def create(sql: Sql, wish: NewApiKeyRow) -> Operation[ApiKey]:
 
 def find(sql: Sql, tenant: str | None) -> Operation[list[ApiKey]]:
     """All keys, or those of a tenant, oldest first, revoked ones included."""
-    rows = yield from in_all_shards(sql, "find_api_keys", tenant=tenant)
+    rows = yield from read_all_shards(sql, "find_api_keys", tenant=tenant)
     return sorted(map(from_row, rows), key=lambda key: (key.created_at, key.id))
 
 

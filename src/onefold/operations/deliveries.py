@@ -37,15 +37,16 @@ def finish_and_take(
     sql: Sql, finishes: Sequence[Finish], order: TakeOrder, *, turn: int
 ) -> Operation[tuple[list[Ended], list[JobRow]]]:
     """Complete the last deliveries and lease the next jobs, in one statement if possible."""
-    if sql.takes_by_priority or sql.shards > 1:
+    if sql.takes_by_priority or not sql.visits_one:
         ended = yield from finish(sql, finishes, skip_locked=True)
         return ended, (yield from take_in_turn(sql, order, turn=turn))
-    rows = yield exchange_statement(sql, 0, sorted(finishes, key=ID_OF), order)
+    (shard,) = sql.visited
+    rows = yield exchange_statement(sql, shard, sorted(finishes, key=ID_OF), order)
     done, taken = exchanged(finishes, order, rows)
     if done is None:
         return _accepted(finishes), taken
-    if (yield from _after_finish(sql, 0, done)) and (rest := order.without(taken)):
-        taken += yield from take(sql, rest)  # A successor may be due now.
+    if (yield from _after_finish(sql, shard, done)) and (rest := order.without(taken)):
+        taken += yield from take(sql, rest, shard=shard)  # A successor may be due now.
     return (yield from _judged(sql, finishes, _deliveries(done))), taken
 
 
@@ -55,7 +56,7 @@ def exchange_statement(
     """Complete deliveries, which are sorted by id, and lease jobs. Only for PostgreSQL."""
     plain = all(map(attrgetter("plain"), finishes))
     # Of the statements for several shards, the first must not be committed if the last one fails.
-    alone = plain and sql.shards == 1
+    alone = plain and sql.visits_one
     return sql(
         "exchange_jobs",
         ("id", "fence", "result"),
@@ -87,7 +88,7 @@ def exchanged(
     if finishes and rows and rows[-1][0] is None:
         done = msgspec.json.decode(rows[-1][COMPLETED] or "[]")
         rows = rows[:-1]
-    return done, [] if order is None else _in_order(order, starmap(JobRow, rows))
+    return done, [] if order is None else in_order(order, starmap(JobRow, rows))
 
 
 COMPLETED: Final = JobRow.__struct_fields__.index("payload_json")
@@ -100,24 +101,25 @@ def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job
     The order is strict within a shard. Jobs are returned in the order in which they should run.
     """
     taken: list[JobRow] = []
-    for step in range(sql.shards):
+    for step in range(len(sql.visited)):
         left = order.without(taken) if taken else order
         if left is None:
             break
-        taken += yield from take(sql, left, shard=(turn + step) % sql.shards)
-    return taken if sql.shards == 1 else _in_order(order, taken)
+        taken += yield from take(sql, left, shard=sql.visited[(turn + step) % len(sql.visited)])
+    return taken if sql.visits_one else in_order(order, taken)
 
 
 def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[JobRow]]:
     """Lease due jobs of one shard, in the order in which they should run."""
     if sql.takes_by_priority:
         rows = yield from _take_by_priority(sql, order, shard)
-        return _in_order(order, starmap(JobRow, rows))
+        return in_order(order, starmap(JobRow, rows))
     rows = yield exchange_statement(sql, shard, (), order)
     return exchanged((), order, rows)[1]
 
 
-def _in_order(order: TakeOrder, taken: Iterable[JobRow]) -> list[JobRow]:
+def in_order(order: TakeOrder, taken: Iterable[JobRow]) -> list[JobRow]:
+    """Jobs of several shards, in the order in which they should run."""
     jobs = list(taken)
     if len(jobs) <= 1:
         return jobs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onefold.model.claim import ClaimKey
-from onefold.model.ids import hash12, new_id, shard_of
+from onefold.model.ids import new_id, shard_of
 from onefold.model.lifecycle import State
 from onefold.operations import steps as claim_steps
 from onefold.operations import stored_keys
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 
 def begin_chore(sql: Sql, name: str, *, every: int) -> Operation[bool]:
-    """Whether this process runs the chore now; the next turn is after `every`."""
-    owner = new_id()
-    shard = hash12("chore", name) % sql.shards
+    """Whether this process runs the chore now; the next turn is after `every`.
+
+    The claim is on the first shard that is visited.
+    """
+    owner, shard = new_id(), sql.visited[0]
     rows = yield sql(
         "begin_chore", alone=True, waits=False, shard=shard, chore=name, owner=owner, every=every
     )

@@ -100,13 +100,15 @@ class StoredIdentity(NamedTuple):
     """The JSON of `write_identity`; None if there are no tables of ours."""
     database: str
     """The name of the database."""
+    distributed: bool
+    """True if the database has Citus."""
 
 
 def stored_identity(sql: Sql) -> Operation[StoredIdentity]:
     """Read the identity of a PostgreSQL database, which may have no tables of ours."""
-    ((has_tables, database),) = yield sql("has_identity")
+    ((has_tables, database, distributed),) = yield sql("has_identity")
     rows = (yield sql("read_identity")) if has_tables else ()
-    return StoredIdentity(rows[0][0] if rows else None, database)
+    return StoredIdentity(rows[0][0] if rows else None, database, distributed)
 
 
 def read_identity(text: str, dialect: Dialect, where: str) -> Identity:

@@ -36,7 +36,7 @@ from onefold.model.queue import (
 from onefold.model.timestamps import MICROSECOND, as_duration
 from onefold.operations import jobs
 from onefold.operations.endings import notify
-from onefold.operations.statement import in_all_shards
+from onefold.operations.statement import in_all_shards, read_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -157,13 +157,12 @@ def _save(
 def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
     """The due jobs of some queues, and when there will be more."""
     seen: dict[str, Outlook] = {}
-    for shard in range(sql.shards):
-        rows = yield sql("look", shard=shard, queues=list(queues))
-        for queue, paused, controlled, due, due_grouped, next_at, now in rows:
-            here = Outlook(
-                queue, bool(paused), bool(controlled), bool(due), bool(due_grouped), next_at, now
-            )
-            seen[queue] = seen[queue].joined(here) if queue in seen else here
+    rows = yield from read_all_shards(sql, "look", queues=list(queues))
+    for queue, paused, controlled, due, due_grouped, next_at, now in rows:
+        here = Outlook(
+            queue, bool(paused), bool(controlled), bool(due), bool(due_grouped), next_at, now
+        )
+        seen[queue] = seen[queue].joined(here) if queue in seen else here
     return [seen[queue] for queue in queues]
 
 
@@ -388,7 +387,7 @@ def find(sql: Sql, tenant: str, *, counts: bool) -> Operation[list[Queue]]:
     """
     saved = find_saved(sql, tenant, after=None, limit=ALL, counts=False)
     found = {one.full_name: one for one in (yield from saved if tenant else all_saved(sql))}
-    rows = yield from in_all_shards(sql, "find_queues")
+    rows = yield from read_all_shards(sql, "find_queues")
     found = {row[0]: Queue.from_row(row) for row in rows} | found
     if counts:
         found = yield from _with_unfinished_jobs(sql, found)
@@ -398,7 +397,7 @@ def find(sql: Sql, tenant: str, *, counts: bool) -> Operation[list[Queue]]:
 
 def _with_unfinished_jobs(sql: Sql, found: Mapping[str, Queue]) -> Operation[dict[str, Queue]]:
     jobs: dict[str, _Jobs] = {}
-    for queue, *here, oldest in (yield from in_all_shards(sql, "count_jobs")):
+    for queue, *here, oldest in (yield from read_all_shards(sql, "count_jobs")):
         jobs[queue] = jobs.get(queue, _NONE).plus(_Jobs(QueueCounts(*here), oldest))
     return {
         name: jobs.get(name, _NONE).counted(found.get(name) or _unsaved(name), dead=None)
@@ -435,7 +434,7 @@ def _counted(sql: Sql, tenant: str, found: list[Queue]) -> Operation[list[Queue]
     if not found:
         return []
     jobs = {queue.full_name: _NONE for queue in found}
-    rows = yield from in_all_shards(sql, "count_queue_jobs", tenant=tenant, queues=list(jobs))
+    rows = yield from read_all_shards(sql, "count_queue_jobs", tenant=tenant, queues=list(jobs))
     for queue, *here, oldest in rows:
         jobs[queue] = jobs[queue].plus(_Jobs(QueueCounts(*here), oldest))
     return [jobs[queue.full_name].counted(queue) for queue in found]
@@ -443,7 +442,7 @@ def _counted(sql: Sql, tenant: str, found: list[Queue]) -> Operation[list[Queue]
 
 def all_saved(sql: Sql, *, pushed: bool = False) -> Operation[list[Queue]]:
     """The saved queues of all tenants, or those of them that have an endpoint."""
-    rows = yield from in_all_shards(sql, "find_all_served_queues", pushed=pushed)
+    rows = yield from read_all_shards(sql, "find_all_served_queues", pushed=pushed)
     return sorted(map(Queue.from_row, rows), key=lambda queue: (queue.tenant, queue.name))
 
 

@@ -30,7 +30,7 @@ from onefold.model.schedule import (
 from onefold.model.timestamps import from_micros
 from onefold.operations.enqueue import enqueue, policy
 from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS
-from onefold.operations.statement import in_all_shards
+from onefold.operations.statement import in_all_shards, read_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +56,11 @@ def look(sql: Sql) -> Operation[Look]:
     """What is due: all that most looks need."""
     due: list[int] = []
     ahead: list[int] = []
-    now = 0
-    for shard in range(sql.shards):
-        ((is_due, next_at, now),) = yield sql("next_ticks", shard=shard)
+    rows = yield from read_all_shards(sql, "next_ticks")
+    for shard, is_due, next_at, _ in rows:
         due += [shard] if is_due else []
         ahead += [] if next_at is None else [next_at]
-    return Look(tuple(due), min(ahead, default=None), now)
+    return Look(tuple(due), min(ahead, default=None), rows[-1][-1])
 
 
 class Looked(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import dropwhile, groupby
@@ -20,6 +21,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onefold.model.ids import shard_of
 
@@ -143,6 +145,7 @@ class Sql:
         restarts: bool = False,
         resends: bool = False,
         notifies: bool = True,
+        distributed: bool = False,
     ) -> None:
         """`schema` is for PostgreSQL; on SQLite the tables have a prefix instead."""
         self.dialect: Dialect = dialect
@@ -154,8 +157,12 @@ class Sql:
         """True: an earlier try may have stored the same rows."""
         self.notifies = notifies
         """True: a commit wakes the workers that wait for it."""
+        self.visited: Sequence[int] = range(shards)
+        """The shards that an operation over all of them visits."""
         self._texts = _texts(dialect, schema)
         on_postgres = dialect == "postgres"
+        self.reads_shards_at_once: bool = on_postgres and not distributed
+        """Citus rejects a join with a list of shards, and SQLite has no LATERAL."""
         self.takes_by_priority: bool = not on_postgres
         """SQLite has no LATERAL: a take reads the priorities first."""
         self.inserts_row_by_row: bool = not on_postgres
@@ -189,6 +196,17 @@ class Sql:
         """The statement of that name with its values; the flags are those of `Statement`."""
         text = self._texts[name]
         return Statement(name, text, parameters, columns, rows, common, each, alone, waits, ahead)
+
+    def only(self, shards: Iterable[int]) -> Sql:
+        """The same statements for an operation that visits only these shards."""
+        other = copy(self)
+        other.visited = tuple(shards)
+        return other
+
+    @property
+    def visits_one(self) -> bool:
+        """True if an operation visits one shard: one statement may be the whole transaction."""
+        return len(self.visited) == 1
 
     def notify(self, queues: Iterable[str]) -> dict[str, Any]:
         """The parameter that wakes the workers of these queues; on SQLite workers poll."""
@@ -348,9 +366,25 @@ def ids_by_shard(sql: Sql, ids: Iterable[str]) -> list[tuple[int, list[tuple[int
 def in_all_shards(sql: Sql, name: str, **parameters: Any) -> Operation[list[Row]]:
     """The rows of a statement, run on each shard."""
     found: list[Row] = []
-    for shard in range(sql.shards):
+    for shard in sql.visited:
         found += yield sql(name, shard=shard, **parameters)
     return found
+
+
+def read_all_shards(sql: Sql, name: str, **parameters: Any) -> Operation[list[Row]]:
+    """The rows of a statement that reads, of all shards: in one statement if possible."""
+    if sql.visits_one or not sql.reads_shards_at_once:
+        return (yield from in_all_shards(sql, name, **parameters))
+    statement = sql(name, shards=list(sql.visited), **parameters)
+    rows = yield replace(statement, text=_of_all_shards(statement.text))
+    return list(rows)
+
+
+@cache
+def _of_all_shards(text: str) -> str:
+    one = text.replace(":shard::smallint", "place.shard")
+    places = "unnest(:shards::smallint[]) as place (shard)"
+    return f"select one.* from {places} cross join lateral (\n{one}\n) as one"  # noqa: S608 - ours
 
 
 def shard_runs(rows: Iterable[RowT]) -> list[list[RowT]]:

@@ -272,7 +272,11 @@ class PushWorker:
         """Read the queues; True if there are new ones."""
         queues = await self._onefold.queues.apushed()
         found = {queue.full_name: queue for queue in queues}
-        self._breaker.update(queues)
+        shards = self._context.shards
+        if len(shards.usable("queues")) < shards.number:
+            # The settings of some queues cannot be read now. Their jobs are also on other shards.
+            found = self._known | found
+        self._breaker.update(list(found.values()))
         self._handler.targets = self._targets(found)
         is_new = not found.keys() <= self._known.keys()
         self._known = found

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from onefold.errors import InvalidInput, OnefoldError
 from onefold.model.event import DuplicatesSuppressed, JobsEnqueued, LeasesExpired
+from onefold.model.ids import hash12
 from onefold.model.schedule import Ticked
 from onefold.model.timestamps import MICROSECOND, from_micros, span
 from onefold.operations import endings, maintenance, queues, schedules
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from onefold.operations.endings import Rescued, RescuedJob
     from onefold.operations.maintenance import Pruned
     from onefold.operations.schedules import Look, Looked
-    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.statement import Operation
     from onefold.worker.settings import WorkerSettings
+    from onefold.worker.shards import Shards
 
 T = TypeVar("T")
 
@@ -73,16 +75,17 @@ class Chores:
     ) -> None:
         """`on_buried` is called with each job that a rescue has buried."""
         self._runtime = context.runtime
+        self._shards = context.shards
         self._hooks: Hooks = context.hooks
-        self._ticker = Ticker(context.hooks)
+        self._ticker = Ticker(context.shards, context.hooks)
         self._stopped = asyncio.Event()
         self._on_buried = on_buried
         minute = timedelta(minutes=1)
         self.chores: list[Chore] = [
             Chore("rescue", min(settings.lease / 4, timedelta(seconds=15)), self._rescue),
-            Chore("fold", minute, fold),
-            Chore("prune", minute, prune),
-            Chore("sweep", minute, sweep),
+            Chore("fold", minute, partial(fold, context.shards)),
+            Chore("prune", minute, partial(prune, context.shards)),
+            Chore("sweep", minute, partial(sweep, context.shards)),
         ]
 
     async def run(self) -> None:
@@ -126,9 +129,7 @@ class Chores:
     async def once(self, chore: Chore) -> bool:
         """Do a chore unless its interval is claimed; True if it was done."""
         every = span(chore.every * CLAIMED, "every")
-        claimed = await self._runtime.store.atransact(
-            lambda sql: maintenance.begin_chore(sql, chore.name, every=every)
-        )
+        claimed = await self._runtime.arun(_claim(self._shards, chore.name, every))
         if claimed:
             await self._runtime.arun(chore.do())
         return claimed
@@ -138,7 +139,7 @@ class Chores:
         await self._runtime.arun(self._rescue())
 
     def _rescue(self) -> Procedure[None]:
-        rescued = yield from rescue()
+        rescued = yield from rescue(self._shards)
         if not rescued.total:
             return
         late = rescued.unacknowledged
@@ -160,31 +161,37 @@ class Chores:
                 self._on_buried(job)
 
 
-def _shards() -> Procedure[range]:
-    """The shards. Their number is known after the first transaction."""
-
-    def build(sql: Sql) -> Operation[range]:
-        yield from ()
-        return range(sql.shards)
-
-    shards: range = yield Transact(build, write=False)
-    return shards
+def _claim(shards: Shards, chore: str, every: int) -> Procedure[bool]:
+    """Claim a chore: on its shard, or on the next one that works."""
+    home, number = hash12("chore", chore), shards.number
+    failure: Exception | None = None
+    for shard in shards.usable("chores", [(home + step) % number for step in range(number)]):
+        build = partial(maintenance.begin_chore, name=chore, every=every)
+        claimed, failure = yield from shards.visit(shard, "chores", build)
+        if claimed is not None:
+            return claimed
+    if failure is not None:
+        raise failure
+    return False
 
 
 def _batches(
-    operation: Callable[..., Operation[T]], moved: Callable[[T], int]
+    shards: Shards, operation: Callable[..., Operation[T]], moved: Callable[[T], int]
 ) -> Procedure[list[T]]:
     """Repeat an operation on every shard until a batch is not full, each in its own transaction."""
-    results: list[T] = []
-    for shard in (yield from _shards()):
+
+    def on_shard(shard: int) -> Procedure[list[T]]:
+        results: list[T] = []
         while True:
             build = partial(operation, shard=shard, limit=SMALL_BATCH)
             result, pause = yield from _one_batch(build)
             results.append(result)
             if moved(result) < SMALL_BATCH:
-                break
+                return results
             yield pause
-    return results
+
+    done = yield from shards.each("chores", on_shard)
+    return [result for results in done for result in results]
 
 
 def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
@@ -194,19 +201,22 @@ def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
     return result, Pause(min(time.monotonic() - started, LONGEST_PAUSE))
 
 
-def rescue(limit: int | None = None) -> Procedure[Rescued]:
+def rescue(shards: Shards, limit: int | None = None) -> Procedure[Rescued]:
     """Requeue or bury jobs whose lease is over; bury those that have expired."""
     if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
     size = BATCH if limit is None else min(limit, BATCH)
     done: list[Rescued] = []
-    for shard in (yield from _shards()):
+
+    def on_shard(shard: int) -> Procedure[None]:
         while limit is None or sum(rescued.total for rescued in done) < limit:
             build = partial(endings.rescue, shard=shard, limit=size)
             rescued: Rescued = yield Transact(build)
             done.append(rescued)
             if rescued.total < size:
                 break
+
+    yield from shards.each("rescue", on_shard)
     return endings.Rescued(
         sum(r.requeued for r in done),
         sum(r.buried for r in done),
@@ -215,21 +225,22 @@ def rescue(limit: int | None = None) -> Procedure[Rescued]:
     )
 
 
-def prune() -> Procedure[Pruned]:
+def prune(shards: Shards) -> Procedure[Pruned]:
     """Remove ended jobs whose retention is over."""
-    done = yield from _batches(maintenance.prune, lambda pruned: pruned.total)
+    done = yield from _batches(shards, maintenance.prune, lambda pruned: pruned.total)
     return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
 
 
-def fold() -> Procedure[int]:
+def fold(shards: Shards) -> Procedure[int]:
     """Add up the notes of suppressed duplicates."""
-    return sum((yield from _batches(maintenance.fold_duplicates, lambda folded: folded)))
+    return sum((yield from _batches(shards, maintenance.fold_duplicates, lambda folded: folded)))
 
 
-def sweep() -> Procedure[int]:
+def sweep(shards: Shards) -> Procedure[int]:
     """Remove claims whose retention is over, and unused rates."""
-    deleted = 0
-    for shard in (yield from _shards()):
+
+    def on_shard(shard: int) -> Procedure[int]:
+        deleted = 0
         start: int | None = 0
         while start is not None:
             build = partial(maintenance.sweep, shard=shard, limit=SMALL_BATCH, start=start)
@@ -238,33 +249,40 @@ def sweep() -> Procedure[int]:
             start = swept.next
             if start is not None:
                 yield pause
-    yield from _batches(queues.forget_rates, lambda deleted: deleted)
+        return deleted
+
+    deleted = sum((yield from shards.each("chores", on_shard)))
+    yield from _batches(shards, queues.forget_rates, lambda deleted: deleted)
     return deleted
 
 
 class Ticker:
     """Enqueues the jobs of due ticks. Several processes may do it at once: a tick gets one job."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, shards: Shards, hooks: Hooks) -> None:
         """`hooks` receives events for the jobs."""
+        self._shards = shards
         self._hooks = hooks
         self._warned: set[Broken] = set()
 
     def tick(self) -> Procedure[Ticked]:
         """Process all due schedules."""
-        look: Look = yield Transact(schedules.look, write=False)
+        look: Look = yield from self._shards.read("tick", schedules.look)
         ticks: list[Tick] = []
         broken: list[Broken] = []
-        for shard in look.due:
-            cursor: tuple[str, str] | None = ("", "")
+
+        def on_shard(shard: int) -> Procedure[None]:
+            cursor: tuple[str, str] | None = ("", "") if shard in look.due else None
             while cursor is not None:
                 build = partial(schedules.tick, shard=shard, cursor=cursor)
                 looked: Looked = yield Transact(build)
-                ticks += looked.ticks
-                broken += looked.broken
+                ticks.extend(looked.ticks)
+                broken.extend(looked.broken)
                 cursor = looked.cursor
+
         if look.due:
-            look = yield Transact(schedules.look, write=False)
+            yield from self._shards.each("tick", on_shard)
+            look = yield from self._shards.read("tick", schedules.look)
         self._warn(broken)
         self._tell(ticks)
         if look.next_at is None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from random import randrange
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from onefold.errors import InvalidInput
 from onefold.model import checks
@@ -35,7 +38,7 @@ from onefold.runtime import Procedure, Transact
 from onefold.worker import chores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from onefold.app.context import Context
@@ -47,9 +50,13 @@ if TYPE_CHECKING:
     from onefold.operations.maintenance import Pruned
     from onefold.operations.queues import TakenUnderControl
     from onefold.operations.statement import Operation, Sql
+    from onefold.runtime import Runtime
+    from onefold.worker.shards import Shards
 
 REMEMBERED: Final = 1_000
 """Sets of queues, and queues with groups, whose turns are remembered."""
+_finished_id = attrgetter("delivery.id")
+ReportT = TypeVar("ReportT", "Finish", Ending)
 ENDS: Final = frozenset({Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK})
 
 
@@ -87,7 +94,7 @@ class DeliveryCalls:
         self._run = context.runtime.run
         self._arun = context.runtime.arun
         self._rotation = ShardRotation()
-        self._ticker = chores.Ticker(context.hooks)
+        self._ticker = chores.Ticker(context.shards, context.hooks)
         self._groups: dict[str, str] = {}
         """By queue: the group with which its last limited take has ended."""
 
@@ -166,24 +173,30 @@ class DeliveryCalls:
         taken: list[JobRow]
         # Only a take has a turn: with one for the finish, too, takes would skip every other shard.
         turn = 0 if order is None else self._rotation.next(order.queues)
-        ended, taken = yield Transact(
-            partial(finish_then_take, finishes=finishes, order=order, turn=turn)
-        )
+        shards = self._context.shards
+        if shards.number > 1:
+            finish = partial(leases.finish, skip_locked=True)
+            ended = yield from shards.report_all("finish", finishes, _finished_id, finish)
+            taken = [] if order is None else (yield from take_by_shard(shards, order, turn=turn))
+        else:
+            ended, taken = yield Transact(
+                partial(finish_then_take, finishes=finishes, order=order, turn=turn)
+            )
         lost = {item.id for item in ended if item.status == "lost" and not item.has_ended}
         if lost:
             rest = [finish for finish in finishes if finish.delivery.id in lost]
-            waited: list[Ended] = yield Transact(lambda sql: leases.finish(sql, rest))
+            waited = yield from shards.report_all("finish", rest, _finished_id, leases.finish)
             answers = {(item.id, item.fence): item for item in waited}
             ended = [answers.get((item.id, item.fence), item) for item in ended]
         return ended, [row.job() for row in taken]
 
     def look(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
         """What is due in some queues, and when the next job will be: one statement."""
-        return self._context.store.transact(_looking(queues), write=False)
+        return self._run(self._context.shards.read("look", _looking(queues)))
 
     async def alook(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
         """`look`, awaited."""
-        return await self._context.store.atransact(_looking(queues), write=False)
+        return await self._arun(self._context.shards.read("look", _looking(queues)))
 
     def take_limited(
         self,
@@ -225,7 +238,9 @@ class DeliveryCalls:
         error: object = None,
     ) -> list[Ended]:
         """The deliveries failed: retry after the backoff (or `after`), or bury them."""
-        return self._run(_end_alike(Event.FAIL, jobs, after=after, error=error))
+        return self._run(
+            _end_alike(self._context.shards, Event.FAIL, jobs, after=after, error=error)
+        )
 
     async def aretry(
         self,
@@ -235,80 +250,86 @@ class DeliveryCalls:
         error: object = None,
     ) -> list[Ended]:
         """`retry`, awaited."""
-        return await self._arun(_end_alike(Event.FAIL, jobs, after=after, error=error))
+        return await self._arun(
+            _end_alike(self._context.shards, Event.FAIL, jobs, after=after, error=error)
+        )
 
     def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
         """Queue the jobs again after `after`, without charging an attempt."""
-        return self._run(_end_alike(Event.DEFER, jobs, after=after))
+        return self._run(_end_alike(self._context.shards, Event.DEFER, jobs, after=after))
 
     async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
         """`defer`, awaited."""
-        return await self._arun(_end_alike(Event.DEFER, jobs, after=after))
+        return await self._arun(_end_alike(self._context.shards, Event.DEFER, jobs, after=after))
 
     def bury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
         """Move the jobs to the dead letters, even if attempts remain."""
-        return self._run(_end_alike(Event.BURY, jobs, reason=reason, error=error))
+        return self._run(
+            _end_alike(self._context.shards, Event.BURY, jobs, reason=reason, error=error)
+        )
 
     async def abury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
         """`bury`, awaited."""
-        return await self._arun(_end_alike(Event.BURY, jobs, reason=reason, error=error))
+        return await self._arun(
+            _end_alike(self._context.shards, Event.BURY, jobs, reason=reason, error=error)
+        )
 
     def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
         """Return deliveries that have not started, without charging an attempt."""
-        return self._run(_end_alike(Event.HAND_BACK, jobs))
+        return self._run(_end_alike(self._context.shards, Event.HAND_BACK, jobs))
 
     async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
         """`hand_back`, awaited."""
-        return await self._arun(_end_alike(Event.HAND_BACK, jobs))
+        return await self._arun(_end_alike(self._context.shards, Event.HAND_BACK, jobs))
 
     def end(self, endings: Sequence[Ending]) -> list[Ended]:
         """End each delivery in its own way, in one transaction."""
-        return self._run(_end_mixed(endings))
+        return self._run(_end_mixed(self._context.shards, endings))
 
     async def aend(self, endings: Sequence[Ending]) -> list[Ended]:
         """`end`, awaited."""
-        return await self._arun(_end_mixed(endings))
+        return await self._arun(_end_mixed(self._context.shards, endings))
 
     def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Heartbeat]:
         """Extend leases; `Heartbeat.lost` is True for a lost one."""
-        return self._run(_heartbeat(jobs, lease))
+        return self._run(_heartbeat(self._context.shards, jobs, lease))
 
     async def aheartbeat(
         self, jobs: Sequence[Job | Delivery], *, lease: timedelta
     ) -> list[Heartbeat]:
         """`heartbeat`, awaited."""
-        return await self._arun(_heartbeat(jobs, lease))
+        return await self._arun(_heartbeat(self._context.shards, jobs, lease))
 
     def rescue(self, *, limit: int | None = None) -> Rescued:
         """Retry or bury jobs whose lease is over; bury those that have expired.
 
         All of them, or about `limit`, for a caller that processes each of them.
         """
-        return self._run(chores.rescue(limit))
+        return self._run(chores.rescue(self._context.shards, limit))
 
     async def arescue(self, *, limit: int | None = None) -> Rescued:
         """`rescue`, awaited."""
-        return await self._arun(chores.rescue(limit))
+        return await self._arun(chores.rescue(self._context.shards, limit))
 
     def prune(self) -> Pruned:
         """Remove ended jobs whose retention is over."""
-        return self._run(chores.prune())
+        return self._run(chores.prune(self._context.shards))
 
     async def aprune(self) -> Pruned:
         """`prune`, awaited."""
-        return await self._arun(chores.prune())
+        return await self._arun(chores.prune(self._context.shards))
 
     def sweep(self) -> int:
         """Remove claims whose retention is over; returns how many."""
-        return self._run(chores.sweep())
+        return self._run(chores.sweep(self._context.shards))
 
     async def asweep(self) -> int:
         """`sweep`, awaited."""
-        return await self._arun(chores.sweep())
+        return await self._arun(chores.sweep(self._context.shards))
 
     def tick(self) -> Ticked:
         """Enqueue the jobs of due ticks; returns when the next tick is due."""
@@ -320,11 +341,11 @@ class DeliveryCalls:
 
     def fold(self) -> int:
         """Add up the records of suppressed duplicates; returns how many."""
-        return self._run(chores.fold())
+        return self._run(chores.fold(self._context.shards))
 
     async def afold(self) -> int:
         """`fold`, awaited."""
-        return await self._arun(chores.fold())
+        return await self._arun(chores.fold(self._context.shards))
 
 
 def _finishes(
@@ -335,12 +356,14 @@ def _finishes(
     return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
 
 
-def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Heartbeat]]:
+def _heartbeat(
+    shards: Shards, jobs: Sequence[Job | Delivery], lease: timedelta
+) -> Procedure[list[Heartbeat]]:
     named, micros = deliveries(jobs), span(lease, "lease")
     if not named:
         return []
-    beats: list[Heartbeat] = yield Transact(lambda sql: leases.heartbeat(sql, named, lease=micros))
-    return beats
+    renew = partial(leases.heartbeat, lease=micros)
+    return (yield from shards.report_all("heartbeat", named, attrgetter("id"), renew))
 
 
 def _looking(names: Sequence[str]) -> Build[list[Outlook]]:
@@ -349,6 +372,7 @@ def _looking(names: Sequence[str]) -> Build[list[Outlook]]:
 
 
 def _end_alike(
+    shards: Shards,
     event: Event,
     jobs: Sequence[Job | Delivery],
     *,
@@ -361,10 +385,12 @@ def _end_alike(
     delay = None if after is None and event is not Event.DEFER else span(after, "after")
     why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
     failure = encode_error(error)
-    return _end([Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)])
+    return _end(
+        shards, [Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)]
+    )
 
 
-def _end_mixed(given: Sequence[Ending]) -> Procedure[list[Ended]]:
+def _end_mixed(shards: Shards, given: Sequence[Ending]) -> Procedure[list[Ended]]:
     """End each of them in its own way."""
     listed = checks.listed(given, "endings", "endings")
     known: dict[Delivery, Ending] = {}
@@ -380,10 +406,11 @@ def _end_mixed(given: Sequence[Ending]) -> Procedure[list[Ended]]:
             raise InvalidInput("endings", "must end a delivery in one way", item=item)
     named = deliveries([ending.delivery for ending in listed])
     return _end(
+        shards,
         [
             Ending(delivery, ending.event, ending.after, _reason(ending.reason), ending.error)
             for delivery, ending in zip(named, listed, strict=True)
-        ]
+        ],
     )
 
 
@@ -392,11 +419,77 @@ def _reason(reason: str | None) -> str | None:
     return None if reason is None else printable(reason, REASON_BYTES)
 
 
-def _end(given: Sequence[Ending]) -> Procedure[list[Ended]]:
+def _end(shards: Shards, given: Sequence[Ending]) -> Procedure[list[Ended]]:
     if not given:
         return []
-    ended: list[Ended] = yield Transact(lambda sql: endings.end(sql, given))
+    return (yield from shards.report_all("end", given, attrgetter("delivery.id"), endings.end))
+
+
+async def exchange_by_shard(
+    runtime: Runtime,
+    shards: Shards,
+    finishes: Sequence[Finish],
+    order: TakeOrder | None,
+    *,
+    turn: int,
+) -> tuple[Sequence[Ended | None], list[JobRow]]:
+    """Complete deliveries and take jobs, each shard in its own transaction.
+
+    None is for deliveries on a shard that fails: report them again later.
+    """
+    finish = partial(leases.finish, skip_locked=True)
+    ended, _ = await runtime.arun(shards.report("finish", finishes, _finished_id, finish))
+    if order is None:
+        return ended, []
+    return ended, await runtime.arun(take_by_shard(shards, order, turn=turn))
+
+
+async def report(
+    runtime: Runtime,
+    shards: Shards,
+    operation: Callable[[Sql, list[ReportT]], Operation[list[Ended]]],
+    items: list[ReportT],
+) -> Sequence[Ended | None]:
+    """End deliveries, each shard in its own transaction; None as in `exchange_by_shard`."""
+    if shards.number == 1:
+        return await runtime.store.atransact(lambda sql: operation(sql, items))
+    ended, _ = await runtime.arun(shards.report(operation.__name__, items, _finished_id, operation))
     return ended
+
+
+def take_by_shard(shards: Shards, order: TakeOrder, *, turn: int) -> Procedure[list[JobRow]]:
+    """Take from the shard whose turn it is, then from the next ones, each in a transaction.
+
+    Afterwards the last of `order.tries` has a response, if any shard has answered.
+    """
+    taken: list[JobRow] = []
+    lost: list[str] = []
+    answered: list[str] = []
+    failure: Exception | None = None
+    number = shards.number
+    for shard in shards.usable("take", [(turn + step) % number for step in range(number)]):
+        left = order.without(taken)
+        if left is None:
+            break
+        # Its own tries: those on another shard have had their response.
+        visit = replace(left, tries=[])
+        rows, error = yield from shards.visit(shard, "take", partial(_take_here, order=visit))
+        if rows is None:
+            failure = error
+            lost += visit.tries
+        else:
+            taken += rows
+            lost += visit.tries[:-1]
+            answered = visit.tries[-1:]
+    order.tries[:] = [*lost, *answered]
+    if failure is not None and not answered:
+        raise failure
+    return leases.in_order(order, taken)
+
+
+def _take_here(sql: Sql, *, order: TakeOrder) -> Operation[list[JobRow]]:
+    yield from begin_take(sql, order)
+    return (yield from leases.take(sql, order, shard=sql.visited[0]))
 
 
 def finish_then_take(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from onefold.errors import OnefoldError
@@ -16,10 +17,10 @@ from onefold.operations.deliveries import heartbeat
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
-    from onefold.databases import Store
-    from onefold.model.delivery import Delivery
+    from onefold.app.context import Context
+    from onefold.model.delivery import Delivery, Heartbeat
     from onefold.worker.settings import WorkerSettings
 
 log: logging.Logger = logging.getLogger("onefold.worker")
@@ -30,13 +31,14 @@ class Heartbeats:
 
     def __init__(
         self,
-        store: Store,
+        context: Context,
         settings: WorkerSettings,
         held: Collection[Delivery],
         lost: Callable[[list[Delivery]], None],
     ) -> None:
         """`held` is read in the thread, `lost` is called in the event loop."""
-        self._store = store
+        self._runtime = context.runtime
+        self._shards = context.shards
         self._settings = settings
         self._held = held
         self._lost = lost
@@ -75,5 +77,18 @@ class Heartbeats:
         lease = span(self._settings.lease, "lease")
         if not (held := list(self._held)):
             return []
-        beats = self._store.transact(partial(heartbeat, deliveries=held, lease=lease))
-        return [delivery for delivery, beat in zip(held, beats, strict=True) if beat.lost]
+        renew = partial(heartbeat, lease=lease)
+        if self._shards.number == 1:
+            beats: Sequence[Heartbeat | None] = self._runtime.store.transact(
+                lambda sql: renew(sql, held)
+            )
+        else:
+            # No shard is left out: a lease may end before its pause.
+            beats, _ = self._runtime.run(
+                self._shards.report("heartbeat", held, attrgetter("id"), renew, leave_out=False)
+            )
+        return [
+            delivery
+            for delivery, beat in zip(held, beats, strict=True)
+            if beat is not None and beat.lost
+        ]

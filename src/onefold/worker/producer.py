@@ -22,8 +22,15 @@ from onefold.model.lifecycle import Event
 from onefold.operations import deliveries, endings, queues
 from onefold.operations.deliveries import Finish
 from onefold.operations.endings import Ending
+from onefold.runtime import Procedure, Transact
 from onefold.worker import delivery_outcome
-from onefold.worker.deliveries import ShardRotation, finish_then_take, limited_take
+from onefold.worker.deliveries import (
+    ShardRotation,
+    exchange_by_shard,
+    finish_then_take,
+    limited_take,
+    report,
+)
 from onefold.worker.executor import HeldDelivery
 from onefold.worker.job_log import job_fields, job_log
 from onefold.worker.queue_monitor import HELD, Prefetch
@@ -33,7 +40,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Any, TypeAlias
 
-    from onefold.databases import Build, Exchanges, Store
+    from onefold.app.context import Context
+    from onefold.databases import Build, Exchanges
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import JobRow, JobState
     from onefold.worker.after_commit import AfterCommit
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
     from onefold.worker.queue_monitor import QueueMonitor
     from onefold.worker.settings import WorkerSettings
 
-    ExchangeResult: TypeAlias = tuple[list[Ended], list[JobRow]]
+    ExchangeResult: TypeAlias = tuple[Sequence[Ended | None], list[JobRow]]
 
 REPORT: Final = 1_000
 """Deliveries that are reported in one transaction."""
@@ -51,6 +59,8 @@ LONGEST_PAUSE: Final = 5.0
 LOST_TAKE: Final = 10.0
 """Seconds for which jobs of a take without a response are searched."""
 SEARCH_INTERVAL: Final = 1.0
+POSTPONED: Final = 1.0
+"""Seconds until outcomes on a shard that fails are reported again."""
 SLICE: Final = 0.001
 """Seconds for which handlers are started before the event loop does other work."""
 
@@ -70,7 +80,7 @@ class Producer:
 
     def __init__(
         self,
-        store: Store,
+        context: Context,
         handlers: Handlers,
         settings: WorkerSettings,
         *,
@@ -86,7 +96,9 @@ class Producer:
         """
         self.held: dict[Delivery, HeldDelivery] = {}
         """Deliveries that are leased to this worker and not yet reported."""
-        self._store = store
+        self._store = context.store
+        self._runtime = context.runtime
+        self._shards = context.shards
         self._handlers = handlers
         self._settings = settings
         self._monitor = monitor
@@ -94,7 +106,7 @@ class Producer:
         self._after_commit = after_commit
         self._wake = wake
         self._exchanges = exchanges
-        self._shards = ShardRotation()
+        self._rotation = ShardRotation()
         self._groups: dict[str, str] = {}
         """By queue: the group with which its last limited take has ended."""
         self._prefetch = Prefetch(settings.prefetch, settings.most_prefetched)
@@ -317,24 +329,32 @@ class Producer:
     def _send(self, exchange: JobExchange) -> None:
         """Report completed jobs and take new ones."""
         completed, order, _ = exchange
-        turn = 0 if order is None else self._shards.next(order.queues)
+        turn = 0 if order is None else self._rotation.next(order.queues)
         finishes = list(map(_finish, completed))
         build = partial(finish_then_take, finishes=finishes, order=order, turn=turn)
         # Others need more than one statement.
         is_sent = (
             self._exchanges is not None
+            and self._shards.number == 1
             and all(map(attrgetter("plain"), finishes))
             and self._exchanges.send(build, partial(self._answered, exchange))
         )
         if not is_sent:
-            self._spawn(self._exchange(exchange, build))
+            self._spawn(self._exchange(exchange, build, turn))
 
-    async def _exchange(self, exchange: JobExchange, build: Build[ExchangeResult]) -> None:
-        """An exchange in a transaction of the store."""
+    async def _exchange(
+        self, exchange: JobExchange, build: Build[ExchangeResult], turn: int
+    ) -> None:
+        """An exchange in a transaction of the store, or in one for each shard."""
         completed, order, _ = exchange
         results: list[ExchangeResult] = []
         with self._handling_errors(completed, self._completed, order):
-            results.append(await self._store.atransact(build))
+            if self._shards.number == 1:
+                results.append(await self._store.atransact(build))
+            else:
+                finishes = list(map(_finish, completed))
+                each = exchange_by_shard(self._runtime, self._shards, finishes, order, turn=turn)
+                results.append(await each)
         self._is_exchanging = False
         for result in results:  # none after an error
             self._exchanged(exchange, result)
@@ -358,7 +378,7 @@ class Producer:
         now = time.monotonic()
         self._prefetch.exchanged(now - began, now)
         with self._handling_errors(completed):
-            if locked := self._settle(completed, ended):
+            if locked := self._settle(completed, ended, self._completed):
                 self._spawn(self._finish_locked(locked))
             if order is not None:
                 self._monitor.taken(order, taken)
@@ -370,7 +390,7 @@ class Producer:
     async def _take_limited(self, order: TakeOrder) -> None:
         """Take from one queue with limits, groups or an order."""
         (queue,) = order.queues
-        with self._handling_errors(order=order):
+        with self._handling_errors(order=order, offline=self._shards.number == 1):
             taken = await self._store.atransact(
                 partial(limited_take, queue=queue, order=order, groups=self._groups)
             )
@@ -382,26 +402,26 @@ class Producer:
     async def _report(self, failed: list[HeldDelivery]) -> None:
         """Report other outcomes than completion. This may wait for locks."""
         with self._handling_errors(failed, self._failed):
-            ended = await self._store.atransact(
-                partial(endings.end, endings=list(map(_ending, failed)))
+            ended = await report(
+                self._runtime, self._shards, endings.end, list(map(_ending, failed))
             )
-            self._settle(failed, ended, waited=True)
+            self._settle(failed, ended, self._failed, waited=True)
             self._monitor.jobs_returned()
         self._is_reporting = False
 
     async def _finish_locked(self, completed: list[HeldDelivery]) -> None:
         """Report completed jobs whose rows were locked, or have successors; wait for the locks."""
         with self._handling_errors(completed, self._completed):
-            ended = await self._store.atransact(
-                partial(deliveries.finish, finishes=list(map(_finish, completed)))
-            )
-            self._settle(completed, ended, waited=True)
+            finishes = list(map(_finish, completed))
+            ended = await report(self._runtime, self._shards, deliveries.finish, finishes)
+            self._settle(completed, ended, self._completed, waited=True)
 
     async def _search_lost_takes(self) -> None:
         """Hand back the jobs of takes without a response. Repeated until their time is over."""
         once, takes = self._stopping, list(self._lost_takes)
         with self._handling_errors():
-            returned = await self._store.atransact(partial(deliveries.return_taken, takes=takes))
+            search = partial(_returned, takes=takes)
+            returned = sum(await self._runtime.arun(self._shards.each("search", search)))
             now = time.monotonic()
             for take in takes:
                 if once or self._lost_takes[take] <= now:
@@ -432,8 +452,12 @@ class Producer:
         reported: Sequence[HeldDelivery] = (),
         report_again: list[HeldDelivery] | None = None,
         order: TakeOrder | None = None,
+        *,
+        offline: bool = True,
     ) -> Generator[None]:
         """Keep the worker running after an error of a transaction.
+
+        Without `offline` an error does not mean that the database is away.
 
         After a database error, outcomes are reported again: one that was accepted is answered as
         `already`. Jobs of a take without a response are searched; only its last try can have one.
@@ -444,7 +468,10 @@ class Producer:
             self._pause = FIRST_PAUSE
         except DatabaseError as error:
             answered = False
-            self._go_offline(error)
+            if offline:
+                self._go_offline(error)
+            else:
+                log.warning("A take failed and is tried again at the next look: %s", error)
             if report_again is not None:
                 report_again.extend(reported)
         except Exception:
@@ -462,12 +489,23 @@ class Producer:
         self._lost_takes.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
 
     def _settle(
-        self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waited: bool = False
+        self,
+        reported: Sequence[HeldDelivery],
+        ended: Sequence[Ended | None],
+        report_again: list[HeldDelivery],
+        *,
+        waited: bool = False,
     ) -> list[HeldDelivery]:
-        """Process the answers of the database; returns deliveries whose rows may be locked."""
+        """Process the answers of the database; returns deliveries whose rows may be locked.
+
+        Those on a shard that fails are reported again later.
+        """
         locked: list[HeldDelivery] = []
+        postponed: list[HeldDelivery] = []
         for held, answer in zip(reported, ended, strict=True):
-            if answer.status != "lost":
+            if answer is None:
+                postponed.append(held)
+            elif answer.status != "lost":
                 assert held.outcome is not None
                 self._accepted(held, held.outcome, answer.state, answer.retry_in)
             elif not waited and not answer.has_ended:
@@ -475,7 +513,14 @@ class Producer:
             else:
                 self._drop(held)
                 self._after_commit.fenced(held)
+        if postponed:
+            loop = asyncio.get_running_loop()
+            loop.call_later(POSTPONED, self._report_again, postponed, report_again)
         return locked
+
+    def _report_again(self, held: list[HeldDelivery], report_again: list[HeldDelivery]) -> None:
+        report_again.extend(held)
+        self._wake.set()
 
     def _receive(self, taken: Sequence[JobRow]) -> None:
         """Hold the taken jobs; those without a handler go back."""
@@ -520,6 +565,13 @@ class Producer:
         self._is_offline = False
         self._monitor.look_everywhere()
         self._wake.set()
+
+
+def _returned(shard: int, takes: Sequence[str]) -> Procedure[int]:
+    returned: int = yield Transact(
+        lambda sql: deliveries.return_taken(sql.only([shard]) if sql.shards > 1 else sql, takes)
+    )
+    return returned
 
 
 def _finish(held: HeldDelivery) -> Finish:

@@ -22,7 +22,8 @@ from onefold.operations import queues
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from onefold.databases import Bell, Store
+    from onefold.app.context import Context
+    from onefold.databases import Bell
     from onefold.model.job import JobRow
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
@@ -48,7 +49,7 @@ class QueueMonitor:
 
     def __init__(
         self,
-        store: Store,
+        context: Context,
         settings: WorkerSettings,
         notifier: Bell,
         wake: asyncio.Event,
@@ -63,7 +64,8 @@ class QueueMonitor:
         """Kinds without a handler in this worker: it does not take them."""
         self.limited_first: bool = False
         """Limited queues go first after a take from plain ones."""
-        self._store = store
+        self._runtime = context.runtime
+        self._shards = context.shards
         self._settings = settings
         self._notifier = notifier
         self._wake = wake
@@ -197,7 +199,8 @@ class QueueMonitor:
             names = list(self._settings.queues)
             look = partial(queues.look, queues=names)
             try:
-                outlooks = await self._store.atransact(look, write=False) if names else []
+                reading = self._shards.read("look", look)
+                outlooks = await self._runtime.arun(reading) if names else []
             except DatabaseError as error:
                 log.warning("Could not look for jobs: %s", error)
                 self._look_in(POLL)

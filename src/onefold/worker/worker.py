@@ -138,10 +138,10 @@ class Worker:
         warnings = self._serve_declared()
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
         executor = Executor(context, self.settings, Processes(loop, context.hooks), wake)
-        self._monitor = monitor = QueueMonitor(context.store, self.settings, notifier, wake)
+        self._monitor = monitor = QueueMonitor(context, self.settings, notifier, wake)
         exchanges = context.database.exchanges()
         producer = Producer(
-            context.store,
+            context,
             registry,
             self.settings,
             monitor=monitor,
@@ -150,7 +150,7 @@ class Worker:
             wake=wake,
             exchanges=exchanges,
         )
-        heartbeats = Heartbeats(context.store, self.settings, producer.held, producer.lose)
+        heartbeats = Heartbeats(context, self.settings, producer.held, producer.lose)
         self._chores = chores = Chores(
             context,
             self.settings,

@@ -68,7 +68,7 @@ class _BorrowedPostgres(Borrowed):
 
         The name of the database must be equal, too: a copy of a database is the same installation.
         """
-        database, (text, name) = self._database, found
+        database, (text, name, _) = self._database, found
         if isinstance(name, bytes):
             raise WrongConnection(
                 self.connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."

@@ -450,15 +450,16 @@ class PostgresDatabase:
     def _accept(self, state: ProcessState, found: StoredIdentity) -> None:
         identity = self.identity_from(found.text)
         identity.refuse_other_shards(self._shards, self.label)
-        self._set_shards(identity.shards)
+        self._set_shards(identity.shards, distributed=found.distributed)
         self.name = found.database
         state.identity = identity
 
-    def _set_shards(self, shards: int) -> None:
-        self.sql: Sql = self._sql_of(shards=shards)
-        self._sql_first_try = self._sql_of(shards=shards, restarts=True)
+    def _set_shards(self, shards: int, *, distributed: bool = False) -> None:
+        sql_of = partial(self._sql_of, shards=shards, distributed=distributed)
+        self.sql: Sql = sql_of()
+        self._sql_first_try = sql_of(restarts=True)
         """For the first try of a transaction of our own, which can be restarted."""
-        self._sql_retry = self._sql_of(shards=shards, restarts=True, resends=True)
+        self._sql_retry = sql_of(restarts=True, resends=True)
 
     def identity_from(self, text: str | None) -> Identity:
         """The identity in the row that has it; raises if it is missing or too old."""

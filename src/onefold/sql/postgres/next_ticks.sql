@@ -1,5 +1,6 @@
--- Whether any schedule is due, when the next one will be, and the time.
+-- The shard, whether any schedule is due, when the next one will be, and the time.
 select
+    :shard::smallint,
     coalesce(bool_or(s.next_tick <= clock.now), false),
     min(s.next_tick) filter (where s.next_tick > clock.now),
     clock.now

@@ -1,0 +1,145 @@
+"""Which shards are left out, for how long, and what is read without them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onefold.operations.queues import look
+from onefold.operations.statement import Sql, Statement, in_all_shards
+from onefold.worker.shards import LONGEST_PAUSE, Shards
+from tests.fixtures.place import Place
+from tests.fixtures.shards import found
+from tests.fixtures.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onefold import Onefold
+    from onefold.operations.statement import Operation, Row
+
+BAD = 2
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def onefold(postgres_url: str, postgres_schema: str) -> Iterator[Onefold]:
+    """Four shards."""
+    place = Place(postgres_url, postgres_schema)
+    found(place, 4)
+    with place.open() as onefold:
+        onefold.context.database.identity()
+        yield onefold
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def shards(onefold: Onefold, time: Time) -> Shards:
+    return Shards(onefold.context.database, clock=time)
+
+
+def dividing(sql: Sql) -> Operation[list[Row]]:
+    """Fails on the bad shard."""
+    rows: list[Row] = []
+    for shard in sql.visited:
+        text = f"select {shard}, 1 / ({shard} - {BAD})"
+        rows += yield Statement("divide", text, {})
+    return rows
+
+
+def failing(sql: Sql) -> Operation[None]:
+    yield Statement("fail", f"select 1 / {len(sql.visited) * 0}", {})
+
+
+def test_a_shard_is_left_out_for_longer_each_time(shards: Shards, time: Time) -> None:
+    pauses: list[float] = []
+    for _ in range(10):
+        shards.failed(BAD, "take", OSError("away"))
+        assert shards.usable("take") == [0, 1, 3]
+        assert shards.usable("look") == [0, 1, 2, 3]
+        began = time.now
+        while shards.usable("take") == [0, 1, 3]:
+            time.now += 0.1
+        pauses.append(time.now - began)
+    assert pauses[0] < 1.5
+    assert LONGEST_PAUSE * 0.7 < pauses[-1] < LONGEST_PAUSE * 1.3
+
+    shards.worked(BAD, "take")
+    shards.failed(BAD, "take", OSError("away"))
+    time.now += 1.5
+    assert shards.usable("take") == [0, 1, 2, 3]
+
+
+def test_the_first_fault_is_logged_and_the_end_of_the_last(
+    shards: Shards, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onefold.worker")
+    for activity in ("take", "look", "take"):
+        shards.failed(BAD, activity, OSError("away"))
+    shards.worked(BAD, "look")
+    shards.worked(1, "take")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+    time.now += 10
+    shards.worked(BAD, "heartbeat")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_read_leaves_out_what_fails(onefold: Onefold, shards: Shards) -> None:
+    runtime = onefold.context.runtime
+    assert [shard for shard, _ in runtime.run(shards.read("divide", dividing))] == [0, 1, 3]
+    assert shards.usable("divide") == [0, 1, 3]
+    assert [shard for shard, _ in runtime.run(shards.read("divide", dividing))] == [0, 1, 3]
+
+
+def test_a_read_that_fails_on_all_shards_is_an_error(onefold: Onefold, shards: Shards) -> None:
+    with pytest.raises(Exception, match="division by zero"):
+        onefold.context.runtime.run(shards.read("fail", failing))
+
+
+def test_a_look_asks_all_shards_in_one_statement_unless_they_are_distributed() -> None:
+    queues, row = ["a"], ("a", False, False, True, False, None, 0)
+    run = Steps(look(Sql("postgres", shards=8), queues))
+    asked = run.answer("look", [row] * 8)
+    assert asked.parameters["shards"] == list(range(8))
+    assert run.result[0].due
+
+    apart = Steps(look(Sql("postgres", shards=2, distributed=True), queues))
+    assert [apart.answer("look", [row]).parameters["shard"] for _ in range(2)] == [0, 1]
+    assert apart.result[0].due
+
+
+def test_an_operation_visits_the_shards_that_it_is_given() -> None:
+    run = Steps(in_all_shards(Sql("postgres", shards=8).only([5, 2]), "find_queues"))
+    assert [run.answer("find_queues").parameters["shard"] for _ in range(2)] == [5, 2]
+    assert run.result == []
+
+
+def test_one_statement_for_all_shards_finds_what_one_for_each_does(onefold: Onefold) -> None:
+    for number in range(16):
+        onefold.enqueue("mail", unique_key=f"{number}", queue=f"q{number % 3}")
+    names = ["q0", "q1", "q2", "none"]
+    database = onefold.context.database
+    at_once = database.transact(lambda sql: look(sql, names), write=False)
+    singly = [
+        database.transact(lambda sql, shard=shard: look(sql.only([shard]), names), write=False)
+        for shard in range(4)
+    ]
+    assert [one.due for one in at_once] == [True, True, True, False]
+    for place in range(len(names)):
+        assert at_once[place].due == any(looked[place].due for looked in singly)
+    counts = {queue.name: queue.counts for queue in onefold.queues.find(counts=True)}
+    assert {name: count and count.ready for name, count in counts.items()} == {
+        "q0": 6, "q1": 5, "q2": 5,
+    }  # fmt: skip
