@@ -31,6 +31,7 @@ class Proxy:
         self._swallowed: tuple[socket.socket, bytes] | None = None
         self._hangs_up = False
         self._only_transactions = False
+        self._only_with = b""
         self._refusing = False
         self._flows = threading.Event()
         self._flows.set()
@@ -60,13 +61,15 @@ class Proxy:
         """Connect to another server from now on."""
         self._parts = conninfo_to_dict(server_url)
 
-    def hang_up(self, *, only_transactions: bool = False) -> None:
+    def hang_up(self, *, only_transactions: bool = False, only_with: str = "") -> None:
         """Lose the answer to the next commit, cut all connections, and refuse others.
 
-        With `only_transactions`, a statement that is committed by itself does not count.
+        With `only_transactions`, a statement that is committed by itself does not count; nor does
+        what is sent without the text `only_with`.
         """
         self._hangs_up = True
         self._only_transactions = only_transactions
+        self._only_with = only_with.encode()
         self.lose_answers()
 
     @property
@@ -164,10 +167,13 @@ class Proxy:
         with self._lock:
             self._open.update(connections)
 
-    def loses_this(self, *, by_itself: bool) -> bool:
+    def loses_this(self, data: bytes) -> bool:
         """True for as many commits as were asked for."""
+        by_itself = b"commit\0" not in data.lower()
         with self._lock:
             if not self._losing or (by_itself and self._only_transactions):
+                return False
+            if self._only_with not in data:
                 return False
             self._losing -= 1
             self.lost += 1
@@ -207,7 +213,7 @@ class Wire:
                 if commits and self._proxy.swallows(self._server, data):
                     _close(self._client)
                     return
-                if commits and self._proxy.loses_this(by_itself=b"commit\0" not in data.lower()):
+                if commits and self._proxy.loses_this(data):
                     self._deaf.set()
                 self._server.sendall(data)
         self._cut()

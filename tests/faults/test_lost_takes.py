@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onefold import Limit, NewJob, Onefold, Run
+from onefold.model.ids import shard_of
 from onefold.worker.settings import WorkerOptions
 from tests.faults.callers import Caller
 from tests.faults.proxy import Proxy
@@ -20,6 +21,7 @@ from tests.fixtures.shards import SHARDS, found
 LEASE = timedelta(minutes=10)
 """Longer than any test waits: a job that stays leased to no worker is not run again."""
 JOBS = 4
+MANY = 16
 ONE_BY_ONE: WorkerOptions = {"concurrency": 1, "prefetch": 0, "lease": LEASE, "chores": False}
 
 
@@ -102,9 +104,13 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
             async with onefold.worker(**options):
                 other.enqueue("work", queue=queue, max_attempts=1)
                 await gate.is_reached()
-                other.enqueue_many([NewJob("work", queue=queue, max_attempts=1)] * JOBS)
-                # A queue with limits: the take that finds jobs is the one in a transaction.
-                proxy.hang_up(only_transactions=queue == "limited")
+                fill(other, queue)
+                # A queue with limits: the take that finds jobs is the one in a transaction. With
+                # several shards, the finish is apart; it does not have the name of the queue.
+                proxy.hang_up(
+                    only_transactions=queue == "limited",
+                    only_with=queue if queue == "plain" else "",
+                )
                 gate.open()
                 await asyncio.to_thread(until, lambda: proxy.refuses)
                 caplog.clear()
@@ -119,7 +125,7 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
     assert proxy.lost == 1
     # From a queue with limits, the take travels beside the finish, and may have an answer yet.
     assert "handed back" in caplog.text or queue == "limited"
-    assert len(gate.begun) == len(set(gate.begun)) == JOBS + 1
+    assert len(gate.begun) == len(set(gate.begun)) == MANY + 1
 
 
 def test_a_worker_that_stops_hands_back_first(
@@ -199,6 +205,15 @@ def test_two_workers_of_one_name_leave_each_other_alone(
 
 def work() -> None:
     """At once."""
+
+
+def fill(onefold: Onefold, queue: str) -> None:
+    """Store jobs on every shard: a take from any of them brings one."""
+    keys = [f"{number}" for number in range(MANY)]
+    stored = onefold.enqueue_many(
+        [NewJob("work", queue=queue, max_attempts=1, unique_key=key) for key in keys]
+    )
+    assert {shard_of(job.id, SHARDS) for job in stored} == set(range(SHARDS))
 
 
 def _state(onefold: Onefold, job_id: str) -> str | None:
