@@ -38,6 +38,7 @@ from tests.fixtures.steps import Steps
 SECOND = 1_000_000
 SQL = Sql("postgres")
 SPREAD = Sql("postgres", shards=4)
+DISTRIBUTED = Sql("postgres", shards=4, distributed=True)
 
 
 def row(key: str, *, expires_at: int | None = None, revoked_at: int | None = None) -> Any:
@@ -206,14 +207,17 @@ def test_a_key_is_stored_by_its_digest_alone() -> None:
 
 
 def test_keys_are_listed_from_the_oldest_on_over_all_shards() -> None:
-    run = Steps(find(SPREAD, None))
+    """In one statement, or with Citus in one for each shard."""
+    at_once, singly = Steps(find(SPREAD, None)), Steps(find(DISTRIBUTED, None))
     old, new = list(row(A)), list(row(B))
     old[6] -= 1
 
+    at_once.answer("find_api_keys", [new, tuple(old)])
     for rows in ([new], [], [tuple(old)], []):
-        run.answer("find_api_keys", rows)
+        singly.answer("find_api_keys", rows)
 
-    assert [key.id for key in run.result] == [A, B]
+    assert [key.id for key in at_once.result] == [A, B]
+    assert [key.id for key in singly.result] == [A, B]
 
 
 def test_the_first_shard_with_a_key_is_enough() -> None:

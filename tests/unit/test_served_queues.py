@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -78,7 +79,7 @@ def test_a_queue_is_emptied_a_batch_at_a_time() -> None:
 
 def test_a_queue_that_is_never_empty_is_left_alone_in_the_end() -> None:
     """The test is the database."""
-    context: Any = Context(cast("Store", None), None).for_tenant("acme")
+    context: Any = Context(cast("Store", SimpleNamespace(database=None)), None).for_tenant("acme")
     steps = Queues(context)._delete("payments", force=True)
     next(steps)
     for _ in range(DELETE_ROUNDS):
