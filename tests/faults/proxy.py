@@ -41,6 +41,8 @@ class Proxy:
         """How many connections there have been."""
         self.unheard = 0
         """How many messages were not passed on."""
+        self.sent: list[bytes] = []
+        """What clients have sent, in pieces of up to 64 KiB."""
         threading.Thread(target=self._listen, daemon=True).start()
 
     @property
@@ -208,6 +210,7 @@ class Wire:
                 if self.silent.is_set():
                     self._proxy.unheard += 1
                     continue
+                self._proxy.sent.append(data)
                 self._proxy.flows()
                 commits = self._commits(data)
                 if commits and self._proxy.swallows(self._server, data):

@@ -19,6 +19,7 @@ from onefold.operations.attempts import forget
 from onefold.operations.endings import remove
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
 from onefold.operations.publish_keys import KEY_COLUMNS, SURFACE
+from onefold.operations.queues import notify_changed
 from onefold.operations.statement import ids_by_shard, in_all_shards
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
         # First, so that no tick makes another job meanwhile.
         schedules = yield from in_all_shards(sql, "erase_schedules", tenant=tenant)
         queues = yield from in_all_shards(sql, "erase_served_queues", tenant=tenant)
+        if queues:
+            yield from notify_changed(sql)
     for shard in range(sql.shards):
         rows, steps = yield from _erase_claims(sql, shard, tenant, key=key)
         claims += len(rows) + steps

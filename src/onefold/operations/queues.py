@@ -9,6 +9,10 @@ an operator opens the queue. Plain takes skip it meanwhile.
 
 The settings of a queue of the server are on the shard of the queue's name, beside its row, and are
 locked before any row of the queue.
+
+A change of what servers have in memory (settings, holds, failures) is notified, so that they need
+not read all queues again and again. Not a version number in one row: a transaction that changes a
+queue would stall the changes of all others.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 
 
 NO_LIMITS: Final = QueueLimits()
+CHANGED: Final = ""
+"""Notified in place of the name of a queue: servers read the queues again."""
 SHOWN: Final = 10
 """Queues that an error names."""
 
@@ -71,6 +77,11 @@ class TakenUnderControl(msgspec.Struct, frozen=True):
 def home_of(sql: Sql, queue: str) -> int:
     """The shard that has a queue's lock and its rates."""
     return hash12("queue", queue) % sql.shards
+
+
+def notify_changed(sql: Sql) -> Operation[None]:
+    """Let servers read the queues again after the commit."""
+    yield from notify(sql, [CHANGED])
 
 
 def pause(sql: Sql, queue: str) -> Operation[None]:
@@ -193,6 +204,7 @@ def hold(
         # One time for all shards: their clocks differ a little between statements.
         ((held_until, until),) = rows
         ends = held_until if shard == home else ends
+    yield from notify_changed(sql)
     return ends
 
 
@@ -222,8 +234,8 @@ def end_hold(
             return False
     rows = yield from in_all_shards(sql, "open_queue", queue=queue, held_until=held_until)
     opened = bool(rows)
-    if held_until is not None and opened:
-        yield from notify(sql, [queue])
+    if opened:
+        yield from notify(sql, [CHANGED] if held_until is None else [CHANGED, queue])
     return opened
 
 
@@ -231,6 +243,7 @@ def failed(sql: Sql, queue: str) -> Operation[int]:
     """Count a failure of a queue's endpoint; returns how many there are in a row."""
     rows = yield sql("fail_queue", shard=home_of(sql, queue), queue=queue)
     ((failures,),) = rows
+    yield from notify_changed(sql)
     return int(failures)
 
 
@@ -256,6 +269,7 @@ def save(
             "insert_served_queue", shard=home, tenant=tenant, served=name, settings=settings
         )
         if inserted:
+            yield from notify_changed(sql)
             break
         # Another call was faster: the secret that it returned must stay. If that queue is deleted
         # by now, ours is created after all.
@@ -281,6 +295,7 @@ def _update(sql: Sql, tenant: str, name: str, settings: QueueSettings) -> Operat
         served=name,
         settings=encode_settings(settings),
     )
+    yield from notify_changed(sql)
 
 
 def _completed(wanted: QueueSettings, before: QueueSettings, secret: str) -> QueueSettings:
@@ -459,6 +474,7 @@ def delete(sql: Sql, tenant: str, name: str) -> Operation[bool]:
         raise QueueNotEmpty(name)
     yield sql("delete_served_queue", shard=home, tenant=tenant, served=name)
     yield from in_all_shards(sql, "delete_queue", queue=queue)
+    yield from notify_changed(sql)
     return True
 
 

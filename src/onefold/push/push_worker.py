@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ import msgspec
 
 from onefold.errors import InvalidInput, OnefoldError
 from onefold.model.timestamps import from_micros, span
+from onefold.operations.queues import CHANGED
 from onefold.push.address import AddressPolicy
 from onefold.push.deliver import PushHandler, PushTarget, target_of
 from onefold.push.endpoint_health import CircuitBreaker
@@ -111,6 +113,8 @@ gets fewer, and other queues still find a place."""
 UNPROVEN_LIMIT: Final = 4
 """Pushes at once for a queue whose endpoint is new or did not answer the last push."""
 POLL: Final = timedelta(seconds=5)
+REREAD: Final = 60.0
+"""Seconds until the queues are read without a notification, for changes by hand."""
 
 
 class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +129,7 @@ class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     """Networks and hosts that are allowed although they are not public."""
     refresh: timedelta = timedelta(seconds=1)
-    """How often changes of queues by other processes are read."""
+    """After which time changes of queues by other processes are read."""
     lease: timedelta = timedelta(seconds=60)
     grace: timedelta = GRACE
     """How long stopping may take."""
@@ -164,6 +168,9 @@ class PushWorker:
         """Queues whose endpoint answered the last push."""
         self._breaker = CircuitBreaker(onefold.queues, self._now)
         self._changed = asyncio.Event()
+        self._is_stale = True
+        """Another process may have changed queues since they were read."""
+        self._read_at = 0.0
         self._handler: PushHandler
         self._worker: Worker
         self._tasks: list[asyncio.Task[None]] = []
@@ -191,7 +198,9 @@ class PushWorker:
                 answered=self._endpoint_answered,
             )
             await self._refresh()
-            self._worker = Worker(self._context, self._handler, self._worker_settings())
+            self._worker = Worker(
+                self._context, self._handler, self._worker_settings(), notified=self._notified
+            )
             await self._stack.enter_async_context(self._worker)
             self._stack.push_async_callback(self._cancel_tasks)
             self._tasks.append(asyncio.create_task(self._refresh_queues()))
@@ -249,6 +258,8 @@ class PushWorker:
     async def _refresh_queues(self) -> None:
         while True:
             changed = await self._pause()
+            if not changed and self._is_current():
+                continue
             try:
                 is_new = await self._refresh()
             except OnefoldError as error:
@@ -258,6 +269,18 @@ class PushWorker:
             else:
                 if changed or is_new:
                     self._worker.look()
+
+    def _notified(self, queue: str | None) -> None:
+        """Read the queues at the next interval; None if notifications may have been missed."""
+        self._is_stale = self._is_stale or queue is None or queue == CHANGED
+
+    def _is_current(self) -> bool:
+        """Whether the queues can only have changed by hand. Otherwise read them at each interval.
+
+        Only one database sends its notifications to all: not the nodes of Citus, and not SQLite.
+        """
+        is_notified = self._worker.is_notified and self._context.database.sql.reads_shards_at_once
+        return is_notified and not self._is_stale and time.monotonic() - self._read_at < REREAD
 
     async def _pause(self) -> bool:
         """Wait until the next refresh; True if `changed` was called meanwhile."""
@@ -270,12 +293,18 @@ class PushWorker:
 
     async def _refresh(self) -> bool:
         """Read the queues; True if there are new ones."""
-        queues = await self._onefold.queues.apushed()
+        self._is_stale, self._read_at = False, time.monotonic()
+        try:
+            queues = await self._onefold.queues.apushed()
+        except BaseException:
+            self._is_stale = True
+            raise
         found = {queue.full_name: queue for queue in queues}
         shards = self._context.shards
         if len(shards.usable("queues")) < shards.number:
             # The settings of some queues cannot be read now. Their jobs are also on other shards.
             found = self._known | found
+            self._is_stale = True
         self._breaker.update(list(found.values()))
         self._handler.targets = self._targets(found)
         is_new = not found.keys() <= self._known.keys()

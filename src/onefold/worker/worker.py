@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.app.context import Context
+    from onefold.databases import Bell, Ring
     from onefold.model.job import Job
     from onefold.worker.executor import Handlers
     from onefold.worker.settings import WorkerSettings
@@ -105,17 +106,22 @@ class Worker:
         settings: WorkerSettings,
         declare: Callable[[], Awaitable[None]] | None = None,
         declared: Callable[[], Mapping[str, bool]] | None = None,
+        *,
+        notified: Ring | None = None,
     ) -> None:
         """Made by `Onefold.worker`; `declare` stores the declared settings of queues.
 
         `declared` returns the declared queues, and whether they have declared jobs. The queues in
-        `settings.queues` may change while it runs: then call `look`.
+        `settings.queues` may change while it runs: then call `look`. `notified` receives the same
+        notifications as the worker.
         """
         self.settings: WorkerSettings = settings
         self._context = context
         self._registry = registry
         self._declare = declare
         self._declared = declared
+        self._notified = notified
+        self._notifier: Bell | None = None
         self._stop = asyncio.Event()
         self._started = False
         self._begun = asyncio.Event()
@@ -132,7 +138,7 @@ class Worker:
         self._started = True
         context, registry = self._context, self._registry
         after_commit = AfterCommit(context.hooks, self._read)
-        notifier = await context.database.abell()
+        self._notifier = notifier = await context.database.abell()
         if self._declare is not None:
             await self._declare()
         warnings = self._serve_declared()
@@ -157,7 +163,7 @@ class Worker:
             lambda job: after_commit.dead(job.tenant, job.id, registry.get(job.kind)),
         )
         listening = asyncio.create_task(
-            _restarted("the listener", lambda: notifier.listen(monitor.notified))
+            _restarted("the listener", lambda: notifier.listen(self._ring))
         )
         background = [asyncio.create_task(_restarted("the queue monitor", monitor.run))]
         if self.settings.chores:
@@ -242,6 +248,16 @@ class Worker:
         """Look for jobs in all queues, also new ones. Call it in the worker's event loop."""
         if self._monitor is not None:
             self._monitor.look_everywhere()
+
+    def _ring(self, queue: str | None) -> None:
+        for notified in (self._monitor and self._monitor.notified, self._notified):
+            if notified is not None:
+                notified(queue)
+
+    @property
+    def is_notified(self) -> bool:
+        """False while notifications may be missed."""
+        return self._notifier is not None and self._notifier.is_heard
 
     async def rescue(self) -> None:
         """Rescue expired deliveries now instead of at the next interval."""
