@@ -19,6 +19,7 @@ from onefold.operations.maintenance import (
     prune,
     sweep,
 )
+from onefold.operations.queues import CHANGED
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW
 from tests.fixtures.steps import Steps
@@ -207,6 +208,7 @@ def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
 
     run.answer("erase_schedules")
     run.answer("erase_served_queues", [("payments",)])
+    assert run.answer("notify").rows == [(CHANGED,)]
     claims = run.answer("erase_claims", CLAIMS)
     kept_away = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
     jobs = run.answer("erase_jobs", [(B,)])
