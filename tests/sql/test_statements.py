@@ -37,6 +37,8 @@ ONLY_POSTGRES = {
     "try_claim_lock",  # SQLite's one writer is the lock
     "insert_jobs",  # SQLite stores job by job, which is faster there
     "publish_job",
+    "enqueue_one",  # SQLite has one writer: an insert and a look are one transaction
+    "insert_routed_job",  # for Citus
     "publish_jobs",
     "store_jobs",
     "store_keyed_jobs",
@@ -46,7 +48,7 @@ ONLY_SQLITE = {
     "take_jobs",
 }
 # What every driver adds: the time, and on SQLite the machine's clock beside a test's.
-GIVEN = {"now", "clock"}
+GIVEN = {"now", "clock", "patience"}
 # The advisory lock of a claim; SQLite has none, and its driver passes over the parameters.
 ONLY_FOR_POSTGRES = {"lock", "shared"}
 ASKED_BY_DATABASES = {"has_identity", "read_identity"}

@@ -28,8 +28,10 @@ from tests.fixtures.steps import Steps
 
 NOW = 1_772_366_400_000_000
 SECOND = 1_000_000
-SQL = Sql("postgres")
-SHARDED = Sql("postgres", shards=4)
+# Where one statement cannot insert or find.
+SQL = Sql("postgres", distributed=True, notifies=False)
+SHARDED = Sql("postgres", shards=4, distributed=True, notifies=False)
+AT_ONCE = Sql("postgres")
 OURS = Sql("postgres", restarts=True)
 AGAIN = Sql("postgres", restarts=True, resends=True)
 HOLDER = new_id()
@@ -137,6 +139,99 @@ def test_a_held_key_is_answered_with_its_holder_and_noted() -> None:
     assert find.rows == [(item.request.id, 0, "", "email", "k")]
     assert note.rows == [(0, HOLDER, None, "r-1")]
     assert run.result == [Enqueued(HOLDER, duplicate=True, state="running")]
+
+
+def found(
+    holder: str = HOLDER, *, state: int = QUEUED, fingerprint: str | None = None, lapsed: int = 0
+) -> tuple[Any, ...]:
+    """A row of enqueue_one."""
+    return (holder, state, fingerprint, NOW, lapsed, 0, NOW, None)
+
+
+def test_one_statement_inserts_a_keyed_job() -> None:
+    item = new("k")
+    run = steps([item], AT_ONCE)
+
+    statement = run.answer("enqueue_one", [found(item.request.id)])
+
+    assert statement.rows == [msgspec.structs.astuple(item.request)]
+    assert (statement.alone, statement.waits) == (True, False)
+    assert run.result == [Enqueued(item.request.id)]
+
+
+def test_one_statement_finds_the_holder() -> None:
+    item = new("k", request_id="r-1")
+    run = steps([item], AT_ONCE)
+
+    run.answer("enqueue_one", [found(state=RUNNING, fingerprint=item.request.fingerprint)])
+    note = run.answer("log_duplicates")
+
+    assert note.rows == [(0, HOLDER, None, "r-1")]
+    assert run.result == [Enqueued(HOLDER, duplicate=True, state="running")]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [({"on_duplicate": "raise"}, AlreadyEnqueued), ({"on_mismatch": "raise"}, KeyReused)],
+)
+def test_a_holder_that_is_found_at_once_leaves_nothing_to_take_back(
+    options: dict[str, Any], kind: type[Exception]
+) -> None:
+    run = steps([new("k")], AT_ONCE, **options)
+
+    with pytest.raises(kind):
+        run.answer("enqueue_one", [found(fingerprint="other")])
+
+
+def test_what_one_statement_does_not_see_is_tried_twice() -> None:
+    item = new("k")
+    run = steps([item], AT_ONCE)
+
+    run.answer("enqueue_one", [])
+    run.answer("enqueue_one", [])
+    run.answer("find_holders", [held(item)])
+    run.answer("log_duplicates")
+
+    assert run.result[0].id == HOLDER
+
+
+@pytest.mark.parametrize("lapsed", [1, 2])
+def test_a_lapsed_holder_is_left_to_the_general_way(lapsed: int) -> None:
+    run = steps([new("k")], AT_ONCE)
+
+    run.answer("enqueue_one", [found(lapsed=lapsed)])
+
+    run.asks("find_holders")
+
+
+@pytest.mark.parametrize("on_duplicate", ["replace", "rerun"])
+def test_a_holder_to_be_changed_is_locked_at_once(on_duplicate: str) -> None:
+    run = steps([new("k")], AT_ONCE, on_duplicate=on_duplicate)
+
+    run.answer("enqueue_one", [found()])
+
+    assert column(run.asks("lock_holders"), "id") == [HOLDER]
+
+
+def test_after_a_lost_response_the_job_itself_is_looked_for() -> None:
+    item = new("k")
+    run = steps([item], Sql("postgres", restarts=True, resends=True))
+
+    run.answer("insert_jobs", [])
+    find = run.asks("find_holders")
+
+    assert find.parameters["resent"] is True
+
+
+def test_on_citus_the_notification_is_apart() -> None:
+    item = new("k")
+    run = steps([item], Sql("postgres", distributed=True))
+
+    run.answer("insert_jobs", inserted(item))
+    bell = run.answer("notify")
+
+    assert column(bell, "queue") == ["default"]
+    assert run.result == [Enqueued(item.request.id)]
 
 
 def test_another_payload_is_flagged() -> None:
@@ -1013,7 +1108,8 @@ def test_a_single_request_asks_again_since_it_holds_nothing() -> None:
     item = new("a")
     run = Steps(enqueue(OURS, [item], policy()))
 
-    run.answer("insert_jobs", [])
+    run.answer("enqueue_one", [])
+    run.answer("enqueue_one", [])
     run.answer("find_holders", [])
     run.answer("insert_jobs", [(item.request.id,)])
 

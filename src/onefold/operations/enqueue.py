@@ -13,7 +13,7 @@ import msgspec
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
 from onefold.model.job import Enqueued, JobState, OnDuplicate, OnMismatch
 from onefold.model.lifecycle import State
-from onefold.model.new_job import INSERT_COLUMNS, NewJobRow, Prepared, placed
+from onefold.model.new_job import NewJobRow, Prepared, placed
 from onefold.model.timestamps import span
 from onefold.operations.duplicate_notes import note, notes_of
 from onefold.operations.on_duplicate import Change, change_holders
@@ -31,6 +31,7 @@ from onefold.operations.unique_keys import (
     Stand,
     chunks_by_shard,
     in_lock_order,
+    insert_or_find,
     key_order,
     settle,
 )
@@ -52,6 +53,11 @@ class DuplicatePolicy(msgspec.Struct, frozen=True):
     on_duplicate: OnDuplicate = "keep"
     on_mismatch: OnMismatch = "flag"
     max_wait: int | None = None
+
+    @property
+    def takes_newest(self) -> bool:
+        """Whether a later request replaces an earlier one, or the holder."""
+        return self.on_duplicate in {"replace", "rerun"}
 
 
 KEEP_HOLDER: Final = DuplicatePolicy()
@@ -98,25 +104,23 @@ def enqueue(
     if sql.shards > 1:
         items = placed(items, sql.shards)
     tried = len(items) == 1 and items[0].publish is None
+    stand: Stand | None = None
     if tried:  # most calls end here
-        request = items[0].request
-        inserted = yield sql(
-            "insert_job",
-            INSERT_COLUMNS,
-            [msgspec.structs.astuple(request)],
-            each=True,
-            # Nothing else depends on it, so it may be committed by itself.
-            alone=True,
-            waits=request.unique_key is not None,
-            **sql.notify((request.queue,)),
-        )
-        if inserted:
-            return [Enqueued(request.id, state=items[0].state)]
+        stand = yield from insert_or_find(sql, items[0].request)
+        if stand is not None and stand.new:
+            return [Enqueued(stand.id, state=items[0].state)]
+        if stand is not None and not policy.takes_newest:
+            # Nothing was stored, so there is nothing to take back.
+            batch = _Batch(items, {}, policy, singly=singly)
+            answers = batch.answers({items[0].request.id: stand})
+            if notes:
+                yield from note(sql, notes_of(items, answers))
+            return answers
     published: dict[int, PublishKeyState] = {}
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
         answers = yield from _answer(
-            sql, _Batch(items, published, policy, singly=singly), tried=tried
+            sql, _Batch(items, published, policy, singly=singly), stand, tried=tried
         )
     except (AlreadyEnqueued, KeyReused, NeverSettled):
         yield from _take_back(sql, items, published)
@@ -150,12 +154,18 @@ def publish(
     return [found[item.request.id] for item in items]
 
 
-def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]]:
+def _answer(
+    sql: Sql, batch: _Batch, stand: Stand | None, *, tried: bool
+) -> Operation[list[Enqueued]]:
+    """The results; `stand` is the holder of a lone request, if it was found already."""
     policy, requests = batch.policy, batch.requests
-    # With a duplicate inside the batch, or a publish key, there is more to store or to remove.
-    alone = len(requests) == len(batch.items) and not batch.published
-    stands = yield from settle(sql, requests, alone=alone, tried=tried)
-    if not batch.takes_newest:
+    if stand is None:
+        # With a duplicate inside the batch, or a publish key, there is more to store or to remove.
+        alone = len(requests) == len(batch.items) and not batch.published
+        stands = yield from settle(sql, requests, alone=alone, tried=tried)
+    else:
+        stands = {requests[0].id: stand}
+    if not policy.takes_newest:
         return batch.answers(stands)
     change = Change(policy.on_duplicate == "rerun", batch.newest, policy.max_wait)
     replaced = yield from change_holders(sql, requests, stands, change)
@@ -202,7 +212,7 @@ class _Batch:
                 leader = seen.setdefault(key_order(request), index)
                 if leader != index:
                     leaders[index] = leader
-                    if self.takes_newest:
+                    if self.policy.takes_newest:
                         requests[leader] = _with_content(requests[leader], request)
                         self.newest[requests[leader].id] = request
                         self._states[leader] = item.state
@@ -235,7 +245,7 @@ class _Batch:
             return Enqueued(stand.id, state=self._state(index, stand))
 
         self._refuse_duplicate(index, stand)
-        changed = request.id in replaced or (stand.new and self.takes_newest)
+        changed = request.id in replaced or (stand.new and self.policy.takes_newest)
         # A rerun is accepted, too, if it waits behind a running holder.
         waits = self.policy.on_duplicate == "rerun" and stand.stored == State.RUNNING
         accepted = changed or waits
@@ -248,11 +258,6 @@ class _Batch:
             mismatch=self._mismatch(index, mine != theirs and not accepted, stand.id),
             replaced=changed,
         )
-
-    @property
-    def takes_newest(self) -> bool:
-        """Whether a later request replaces an earlier one, or the holder."""
-        return self.policy.on_duplicate in {"replace", "rerun"}
 
     def _remembered(self, index: int, known: PublishKeyState) -> Enqueued:
         """The publish key exists: return the job that it stands for, whatever its state is."""

@@ -157,6 +157,8 @@ class Sql:
         """True: an earlier try may have stored the same rows."""
         self.notifies = notifies
         """True: a commit wakes the workers that wait for it."""
+        self.distributed = distributed
+        """True on Citus: a plain INSERT is sent to one node, and little else is."""
         self.visited: Sequence[int] = range(shards)
         """The shards that an operation over all of them visits."""
         self._texts = _texts(dialect, schema)
@@ -172,6 +174,11 @@ class Sql:
 
         If they were stored before, the database reports an error, and the transaction is tried
         again with `resends`.
+        """
+        self.finds_at_once: bool = on_postgres and not resends and not distributed
+        """True: one statement inserts a job or finds the holder of its key.
+
+        After a lost response the job itself is to be found, even if it holds its key no more.
         """
         self.has_advisory_locks: bool = on_postgres
         """PostgreSQL can tell at once that an open transaction has a key; SQLite has one writer."""

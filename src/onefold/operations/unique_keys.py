@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -122,6 +122,48 @@ def settle(
     raise never_settled(pending[0])
 
 
+def insert_or_find(sql: Sql, request: NewJobRow) -> Operation[Stand | None]:
+    """Insert one request, or find the holder of its key; None: `settle` has to do it.
+
+    On PostgreSQL this is one statement. It is tried twice: the first try may have waited for a
+    rival that it could not see.
+    """
+    # Nothing else depends on it, so it may be committed by itself.
+    if request.unique_key is None or not sql.finds_at_once:
+        inserted = yield from _insert_one(sql, request, alone=True)
+        return Stand(request.id) if inserted else None
+    for _ in range(2):
+        rows = yield sql(
+            "enqueue_one",
+            INSERT_COLUMNS,
+            [msgspec.structs.astuple(request)],
+            each=True,
+            alone=True,
+            # It sets its own lock timeout.
+            waits=False,
+            notifies=sql.notifies,
+        )
+        for holder_id, stored, fingerprint, now, lapsed, *waits in rows:
+            if holder_id == request.id:
+                return Stand(request.id)
+            return None if lapsed else _held(holder_id, stored, fingerprint, now, waits)
+    return None
+
+
+def _held(
+    holder_id: str,
+    stored: int,
+    fingerprint: str | None,
+    now: int,
+    waits: Sequence[Any],
+    *,
+    new: bool = False,
+) -> Stand:
+    attempt, run_at, awaits = waits
+    state = state_of(stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
+    return Stand(holder_id, stored, fingerprint, new=new, state=state)
+
+
 def _can_look_first(sql: Sql, requests: Sequence[NewJobRow]) -> bool:
     """Whether one statement can insert a batch or find the holders; with shards Citus cannot."""
     keyed = len(requests) > 1 and _has_keys(requests)
@@ -149,15 +191,14 @@ def _store_or_find(
             **sql.notify(request.queue for request in chunk),
         )
         held: set[int] = set()
-        for place, holder_id, stored, fingerprint, now, lapsed, attempt, run_at, awaits in rows:
+        for place, holder_id, stored, fingerprint, now, lapsed, *waits in rows:
             if place is None:
                 continue
             held.add(place)
-            if not lapsed:
-                state = state_of(stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
-                stands[chunk[int(place) - 1].id] = Stand(
-                    holder_id, stored, fingerprint, new=False, state=state
-                )
+            request = chunk[int(place) - 1]
+            is_new = holder_id == request.id
+            if is_new or not lapsed:
+                stands[request.id] = _held(holder_id, stored, fingerprint, now, waits, new=is_new)
         stands.update(
             (request.id, Stand(request.id))
             for place, request in enumerate(chunk, start=1)
@@ -188,7 +229,10 @@ def insert(
     alone = alone and (len(requests) == 1 or not waits)
     for chunk in chunks_by_shard(requests):
         whole = len(chunk) == len(requests)
-        if sql.stores_without_looking and not waits and len(chunk) > 1:
+        if len(chunk) == 1:
+            if (yield from _insert_one(sql, chunk[0], alone=alone and whole)):
+                stands[chunk[0].id] = Stand(chunk[0].id)
+        elif sql.stores_without_looking and not waits:
             rows = list(map(store_row, chunk))
             yield sql(
                 "store_jobs",
@@ -201,7 +245,7 @@ def insert(
             )
             stands.update((request.id, Stand(request.id)) for request in chunk)
         else:
-            each = sql.inserts_row_by_row or len(chunk) == 1
+            each = sql.inserts_row_by_row
             inserted = yield sql(
                 "insert_job" if each else "insert_jobs",
                 INSERT_COLUMNS,
@@ -213,6 +257,22 @@ def insert(
                 **sql.notify(request.queue for request in chunk),
             )
             stands.update((job_id, Stand(job_id)) for (job_id,) in inserted)
+
+
+def _insert_one(sql: Sql, request: NewJobRow, *, alone: bool) -> Operation[bool]:
+    """Insert one row; False if its key is held, or its id exists already."""
+    inserted = yield sql(
+        "insert_routed_job" if sql.distributed else "insert_job",
+        INSERT_COLUMNS,
+        [msgspec.structs.astuple(request)],
+        each=True,
+        alone=alone,
+        waits=request.unique_key is not None,
+        **({} if sql.distributed else sql.notify((request.queue,))),
+    )
+    if inserted and sql.distributed and sql.notifies:
+        yield sql("notify", ("queue",), [(request.queue,)], alone=alone, waits=False)
+    return bool(inserted)
 
 
 STORE_COLUMNS: Final = (
@@ -256,10 +316,8 @@ def _find(
                 released.add(request_id)
                 at = now
             else:
-                attempt, run_at, awaits = waits
-                state = state_of(stored, attempt=attempt, run_at=run_at, now=now, awaits=awaits)
-                stands[request_id] = Stand(
-                    holder_id, stored, fingerprint, new=holder_id == request_id, state=state
+                stands[request_id] = _held(
+                    holder_id, stored, fingerprint, now, waits, new=holder_id == request_id
                 )
         shard = chunk[0].shard
         if holders := over[WINDOW_OVER]:

@@ -194,6 +194,7 @@ def _numbered(statement: Statement, clock: Clock) -> tuple[str, tuple[Any, ...]]
     text, names = compiled(statement.text, "numbered")
     parameters = statement.arrays()
     parameters["now"] = None if clock is None else clock()
+    parameters["patience"] = None
     return text, tuple(parameters[name] for name in names)
 
 
@@ -247,4 +248,5 @@ class BorrowedThrough(_Blocking):
         text, _ = compiled(statement.text, "pyformat")
         parameters = statement.arrays()
         parameters["now"] = None if self._clock is None else self._clock()
+        parameters["patience"] = None
         return self._run_text(text, parameters).rows

@@ -69,15 +69,23 @@ def _encoded(text: str) -> bytes:
     return compiled(text, "pyformat")[0].encode()
 
 
-def _query(cursor: Cursor, statement: Statement, clock: Clock) -> Query:
+def _query(
+    cursor: Cursor, statement: Statement, clock: Clock, patience: str | None = None
+) -> Query:
     parameters = statement.arrays(array_literal)
     parameters["now"] = None if clock is None else clock()
+    parameters["patience"] = patience
     return Query(_encoded(statement.text), parameters, cursor)
 
 
-def execute(cursor: Cursor, statement: Statement, clock: Clock) -> Calls[Rows]:
-    """Run one statement on a cursor that gives tuples."""
-    text, parameters, _ = _query(cursor, statement, clock)
+def execute(
+    cursor: Cursor, statement: Statement, clock: Clock, patience: str | None = None
+) -> Calls[Rows]:
+    """Run one statement on a cursor that gives tuples.
+
+    `patience`: the lock timeout that a statement sets which is committed by itself.
+    """
+    text, parameters, _ = _query(cursor, statement, clock, patience)
     yield cursor.execute, text, parameters
     return (yield from fetch(cursor))
 
@@ -193,8 +201,8 @@ BEGIN: Final = b"begin isolation level read committed"
 COMMIT: Final = b"commit"
 
 # Below the server's deadlock_timeout, a second by default: our transaction fails, not another.
-PATIENT: Final = b"set local lock_timeout = 800"
-IMPATIENT: Final = b"set local lock_timeout = 50"
+PATIENT: Final = "800"
+IMPATIENT: Final = "50"
 
 # A process that is frozen between two statements must not keep its rows locked for long.
 AWAKE: Final = b"set local idle_in_transaction_session_timeout = 15000"
@@ -294,6 +302,7 @@ class PostgresTransaction:
         self._cursor: Cursor = connection.ours
         self._clock = clock
         self._effort = effort
+        self._patience = PATIENT if effort.patient else IMPATIENT
         self._write = write
         self._number = ""
         """The number of the transaction block, if one has begun."""
@@ -358,7 +367,7 @@ class PostgresTransaction:
             return known
         is_autocommit = statement.alone and not statement.waits
         if self._number or not self._write or (is_autocommit and not statement.ahead):
-            return (yield from execute(self._cursor, statement, self._clock))
+            return (yield from execute(self._cursor, statement, self._clock, self._patience))
         if is_autocommit:
             return (yield from self._send_ahead([statement, *statement.ahead]))
         return (yield from self._begin(statement))
@@ -366,7 +375,7 @@ class PostgresTransaction:
     def _begin(self, statement: Statement) -> Calls[Rows]:
         """Begin with the first statement, and commit if it may be committed by itself."""
         connection = self._connection
-        patience = PATIENT if self._effort.patient else IMPATIENT
+        patience = f"set local lock_timeout = {self._patience}".encode()
         begin = [Query(BEGIN), Query(patience), Query(AWAKE)]
         query = _query(self._cursor, statement, self._clock)
         if statement.alone:
