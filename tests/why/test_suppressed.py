@@ -90,6 +90,19 @@ async def test_an_erase_takes_the_notes_along(onefold: Coloured, how: str) -> No
     assert await noted(onefold) == []
 
 
+async def test_an_erase_takes_the_notes_along_that_are_not_written_yet(
+    onefold: Coloured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicate_log, "PAUSE", 60)
+    await onefold.claim("alice", "k", surface="http")
+    note(onefold.target, "req-1")
+
+    await onefold.keys.erase(tenant="")
+    onefold.target.context.duplicate_log.flush()  # pyright: ignore[reportPrivateUsage]
+
+    assert await onefold.deliveries.fold() == 0
+
+
 async def test_a_key_that_is_taken_over_keeps_its_notes(onefold: Coloured, clock: Clock) -> None:
     for request_id in ("req-1", "req-2"):
         await onefold.claim("alice", "k", surface="http", takeover="rerun", lease=HOUR)

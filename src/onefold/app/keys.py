@@ -212,6 +212,7 @@ class Keys:
         `scope` removes the keys of one scope (a principal, for example) with their stored
         responses, on all surfaces or on one; jobs stay. With `surface`, `key` does the same.
         """
+        self._flush()
         return self._context.runtime.run(self._erase(key, tenant, scope, surface))
 
     async def aerase(
@@ -223,6 +224,7 @@ class Keys:
         surface: str | None = None,
     ) -> Erased:
         """`erase`, awaited."""
+        await self._aflush()
         return await self._context.runtime.arun(self._erase(key, tenant, scope, surface))
 
     def _erase(
