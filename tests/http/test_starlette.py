@@ -193,3 +193,77 @@ async def test_middleware_of_the_applications_sees_replays_as_answers(onefold: O
     await twice(app)
 
     assert seen == [201, 201]
+
+
+class Unversioned:
+    """Middleware of an application: it removes the version from the path."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope.get("path", "").removeprefix("/v1")
+        await self._app({**scope, "path": path}, receive, send)
+
+
+class Shifted(Route):
+    """A route that is matched without its version."""
+
+    def matches(self, scope: Any) -> Any:
+        return super().matches({**scope, "path": scope["path"].removeprefix("/v1")})
+
+
+@pytest.mark.parametrize(
+    ("path", "placed"),
+    [
+        ("/pay", lambda pay: {"routes": [Route("/pay", pay, methods=["POST"])]}),
+        ("/7/pay", lambda pay: {"routes": [Route("/{order}/pay", pay, methods=["POST"])]}),
+        (
+            "/shop/pay",
+            lambda pay: {"routes": [Mount("/shop", routes=[Route("/pay", pay, methods=["POST"])])]},
+        ),
+        (
+            "/v1/pay",
+            lambda pay: {
+                "routes": [Route("/pay", pay, methods=["POST"])],
+                "middleware": [Middleware(Unversioned)],
+            },
+        ),
+        ("/v1/pay", lambda pay: {"routes": [Shifted("/pay", pay, methods=["POST"])]}),
+    ],
+    ids=["fixed", "template", "mount", "middleware inside", "route of another class"],
+)
+async def test_h002_without_an_optional_key_the_transaction_is_ended_wherever_the_route_is(
+    onefold: Onefold, effects: Effects, path: str, placed: Any
+) -> None:
+    idempotency, runs = Idempotency(onefold), [0]
+
+    @idempotency(principal=caller, transaction=onefold, required=False)
+    async def pay(_request: Request, once: Once) -> Response:
+        runs[0] += 1
+        await once.connection.execute(effects.insert(runs[0]))
+        return PlainTextResponse("paid", 500 if runs[0] == 2 else 200)
+
+    app = Starlette(**placed(pay))
+    idempotency.install(app)
+    for _ in range(3):
+        await Talk(app, part(), path=path, key=None).run()
+
+    assert effects.numbers == [1, 3]
+
+
+async def test_a_route_that_is_added_too_late_has_no_transaction(onefold: Onefold) -> None:
+    idempotency, runs = Idempotency(onefold), [0]
+
+    @idempotency(principal=caller, transaction=onefold, required=False)
+    async def pay(_request: Request, once: Once) -> Response:
+        runs[0] += 1
+        return PlainTextResponse(repr(once.request_key))
+
+    app = installed(onefold, pay, idempotency)
+    await Talk(app, part(), key=None).run()
+    app.add_route("/late", pay, methods=["POST"])
+
+    with pytest.raises(UsageError, match="after the start"):
+        await Talk(app, part(), path="/late", key=None).run()
+    assert runs == [1]

@@ -149,6 +149,11 @@ class AsgiExchange:
                 "This endpoint has its policy from another Idempotency than the one that is"
                 " installed in its application, and would keep its keys in that one's database."
             )
+        if route.begins_unkeyed and self._send is _no_messages:
+            raise UsageError(
+                f"{route.name} was added to its application after the start. Add routes before the"
+                " first request: the middleware ends the transactions of those that it knows."
+            )
         try:
             body = await self._body(route.policy.max_request)
         except Refused as refused:
@@ -291,6 +296,9 @@ HIDDEN: Final = frozenset(
 )
 """Extensions by which a response could be sent past the middleware."""
 
+ANYWHERE: Final = ("",)
+"""What every path begins with."""
+
 COMPLETES_RESPONSES: Final = "2.4"
 """From this version of ASGI on, applications stream until `send` raises because the client has
 disconnected. For a response that is held back it never raises, so they complete the response."""
@@ -309,6 +317,10 @@ class AsgiRouteFinder(Protocol):
         """Name the routes, for the report."""
         ...
 
+    def prefixes(self, scope: Scope, wanted: set[KeyedRoute], /) -> tuple[str, ...]:
+        """What the paths of requests to these routes begin with; or `ANYWHERE`."""
+        ...
+
 
 class IdempotencyMiddleware:
     """The middleware; made by the `Idempotency` of a framework, or of this module."""
@@ -320,32 +332,35 @@ class IdempotencyMiddleware:
         self._is_checked = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._names: frozenset[bytes] = frozenset()
-        self._has_forms = False
+        self._signs: frozenset[bytes] = frozenset()
+        """Headers without which a request has no key, and no form that may have one."""
         self._longest = 0
         """Of the bodies that any route accepts."""
-        self._captures_all = False
-        """True if a request without a key may need a transaction."""
+        self._captured: tuple[str, ...] = ()
+        """Where a request without a key may need a transaction: what its path begins with."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """ASGI; a request that is only passed on costs no coroutine of its own."""
-        if scope["type"] == "lifespan":
-            return self._lifespan(scope, receive, send)
-        if scope["type"] != "http" or scope["method"] in SAFE:
+        if scope["type"] != "http":
+            is_lifespan = scope["type"] == "lifespan"
+            return (self._lifespan if is_lifespan else self.app)(scope, receive, send)
+        if scope["method"] in SAFE:
             return self.app(scope, receive, send)
         if not self._is_checked:
             self._check(scope)
-        is_keyed, is_form = self._key_signs(scope)
-        if is_keyed or is_form:
-            return self._keyed(scope, receive, send, is_keyed=is_keyed)
-        if self._captures_all:
+        signs = self._signs
+        for name, value in scope["headers"]:
+            if name in signs and (name in self._names or value.startswith(FORMS)):
+                return self._keyed(scope, receive, send)
+        if self._captured and (scope["path"].startswith(self._captured) or scope.get("root_path")):
             exchange = AsgiExchange(self._registry, scope, receive, send)
-            guarded = _guarded(scope, exchange)
-            return self._pass_on(guarded, exchange, receive)
+            return self._pass_on(_guarded(scope, exchange), exchange, receive)
         scope[EXCHANGE] = self._registry
         return self.app(scope, receive, send)
 
-    async def _keyed(self, scope: Scope, receive: Receive, send: Send, *, is_keyed: bool) -> None:
+    async def _keyed(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = AsgiExchange(self._registry, scope, receive, send)
+        is_keyed = any(name in self._names for name, _ in scope["headers"])
         if is_keyed:
             refusal = self._refusal(scope, exchange)
             if refusal is not None:
@@ -356,15 +371,6 @@ class IdempotencyMiddleware:
             guarded["asgi"] = {**scope.get("asgi", {}), "spec_version": COMPLETES_RESPONSES}
         exchange.digest_body(self._longest)
         await self._run_to_end(self._pass_on(guarded, exchange, exchange.receive))
-
-    def _key_signs(self, scope: Scope) -> tuple[bool, bool]:
-        is_keyed = is_form = False
-        for name, value in scope["headers"]:
-            if name in self._names:
-                is_keyed = True
-            elif name == b"content-type" and self._has_forms:
-                is_form = value.startswith(FORMS)
-        return is_keyed, is_form
 
     def _refusal(self, scope: Scope, exchange: AsgiExchange) -> HttpResponse | None:
         """The rejection of a request before its body is read; None if it is accepted."""
@@ -410,11 +416,11 @@ class IdempotencyMiddleware:
         self._registry.announce()
         policies = [route.policy for route in self._registry.routes]
         self._names = frozenset(name.encode() for name in self._registry.key_headers)
-        self._has_forms = any(policy.form is not None for policy in policies)
+        has_forms = any(policy.form is not None for policy in policies)
+        self._signs = self._names | {b"content-type"} if has_forms else self._names
         self._longest = max((policy.max_request for policy in policies), default=0)
-        self._captures_all = self._captures_all or any(
-            policy.joined and not policy.required for policy in policies
-        )
+        begun = {route for route in self._registry.routes if route.begins_unkeyed}
+        self._captured = self._captured or (self._finder.prefixes(scope, begun) if begun else ())
         self._is_checked = True
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -501,13 +507,17 @@ class Idempotency(PathTable):
     def collect(self, scope: Scope) -> None:
         """The routes have names already."""
 
+    def prefixes(self, *_: object) -> tuple[str, ...]:
+        """Every request is matched before the application is called."""
+        return ANYWHERE
+
 
 class _Outside(IdempotencyMiddleware):
     """Claims the key before it calls the application, which has no decorated endpoint."""
 
     def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
         super().__init__(app, registry, finder)
-        self._captures_all = True
+        self._captured = ANYWHERE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI; a coroutine function, for servers that look whether it is one."""

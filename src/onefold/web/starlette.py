@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property, wraps
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onefold.errors import Needs
@@ -12,6 +13,7 @@ from onefold.errors import Needs
 with Needs("onefold[starlette]"):
     from starlette.background import BackgroundTask
     from starlette.concurrency import run_in_threadpool
+    from starlette.middleware.base import BaseHTTPMiddleware
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Host, Match, Mount
@@ -19,7 +21,7 @@ with Needs("onefold[starlette]"):
 
 from onefold.errors import InvalidInput, UsageError
 from onefold.model.checks import options_of
-from onefold.web.asgi import IdempotencyMiddleware, asgi_exchange_of
+from onefold.web.asgi import ANYWHERE, IdempotencyMiddleware, asgi_exchange_of
 from onefold.web.http import asgi_headers
 from onefold.web.idempotency import keyed_routes
 from onefold.web.idempotency.keyed_routes import MARK, SAFE, F, IdempotencyBase, undecorated
@@ -177,6 +179,28 @@ class RouteFinder:
             if route is not None:
                 yield route, methods, path
 
+    def prefixes(self, scope: Scope, wanted: set[KeyedRoute]) -> tuple[str, ...]:
+        """What the paths of requests to these routes begin with; or `ANYWHERE`.
+
+        Other code may change a path before it is matched: middleware inside ours, a mounted
+        application, or a route of another class.
+        """
+        app: Any = scope.get("app")
+        known = dropwhile(
+            _is_known, (middleware.cls for middleware in reversed(app.user_middleware))
+        )
+        if next(known, None) is not IdempotencyMiddleware:
+            return ANYWHERE
+        prefixes: list[str] = []
+        left = set(wanted)
+        for route in self.flattened(app.router.routes):
+            marked = {getattr(one, MARK, None) for one, *_ in self._endpoints([route], "")} & wanted
+            if marked:
+                left -= marked
+                is_direct = _mounted(route) is None and _is_known(_original(route).matches)
+                prefixes.append(route.path.partition("{")[0] if is_direct else "")
+        return ANYWHERE if left else tuple(prefixes)
+
     def flattened(self, routes: Routes) -> Routes:
         """Routes with those of included routers in their places."""
         return routes
@@ -214,9 +238,20 @@ def _handler(endpoint: Any, method: str) -> Any:
     return getattr(endpoint, method.lower(), None) if inspect.isclass(endpoint) else endpoint
 
 
+def _is_known(code: Any) -> bool:
+    """True for code that does not change the path of a request."""
+    is_theirs = code.__module__.startswith(("starlette.", "fastapi."))
+    return is_theirs and code is not BaseHTTPMiddleware  # which calls a function of the application
+
+
+def _original(route: Any) -> Any:
+    """The route that FastAPI has expanded."""
+    return getattr(route, "original_route", route)
+
+
 def _mounted(route: Any) -> Routes | None:
     """The routes of a mounted application; None if this is not a mount."""
-    found = getattr(route, "original_route", route)
+    found = _original(route)
     return found.routes if isinstance(found, Mount | Host) else None
 
 

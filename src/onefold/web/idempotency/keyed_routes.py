@@ -110,6 +110,11 @@ class KeyedRoute:
         transaction = self.policy.transaction
         return None if transaction is self.registry.onefold else transaction
 
+    @property
+    def begins_unkeyed(self) -> bool:
+        """True if a request without a key has a transaction, too."""
+        return self.policy.joined and not self.policy.required
+
     def refuse_swapped(self, where: str) -> None:
         """Refuse a route that has the function without its policy: the decorators are swapped."""
         raise UsageError(
