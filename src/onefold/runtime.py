@@ -61,6 +61,7 @@ __all__ = [
     "called",
     "in_thread",
     "kept_task",
+    "shielded",
     "waits",
 ]
 
@@ -153,7 +154,7 @@ class Runtime:
 
     async def arun_to_end(self, procedure: Procedure[T]) -> T:
         """Carry out a procedure to its end even if the caller is cancelled meanwhile."""
-        return await asyncio.shield(kept_task(self.arun(procedure)))
+        return await shielded(self.arun(procedure))[1]
 
     def perform(self, command: Command) -> Any:  # noqa: C901, PLR0911 - a case per command
         """Perform one command, blocking."""
@@ -224,8 +225,41 @@ def kept_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """A task that is not collected before it ends, although its caller has gone."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _kept.add(task)
-    task.add_done_callback(_kept.discard)
+    task.add_done_callback(_let_go)
     return task
+
+
+def _let_go(task: asyncio.Task[Any]) -> None:
+    _kept.discard(task)
+    if not task.cancelled():
+        task.exception()  # seen: its caller may have gone
+
+
+def shielded(
+    coroutine: Coroutine[Any, Any, T],
+) -> tuple[asyncio.Task[T | None], asyncio.Future[T]]:
+    """Run a coroutine to its end even if its caller is cancelled, who awaits the future.
+
+    If the future is cancelled, the task has the result or the error. Unlike `asyncio.shield`, the
+    task sets the future itself, so the caller goes on one turn of the loop earlier.
+    """
+    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    task = kept_task(_settling(coroutine, outcome))
+    return task, outcome
+
+
+async def _settling(coroutine: Coroutine[Any, Any, T], outcome: asyncio.Future[T]) -> T | None:
+    try:
+        result = await coroutine
+    except BaseException as error:
+        if outcome.cancelled() or not isinstance(error, Exception):
+            outcome.cancel()
+            raise
+        outcome.set_exception(error)
+        return None
+    if not outcome.cancelled():
+        outcome.set_result(result)
+    return result
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:

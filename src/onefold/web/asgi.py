@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from onefold.errors import LeaseLost, UsageError
 from onefold.model.checks import options_of
+from onefold.runtime import shielded
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
 from onefold.web.idempotency.body import Digesting, digested
 from onefold.web.idempotency.exchange import Exchange
@@ -398,11 +399,11 @@ class IdempotencyMiddleware:
 
     async def _run_to_end(self, work: Any) -> None:
         """Run to the end even if the server cancels the request."""
-        task = asyncio.ensure_future(work)
+        task, outcome = shielded(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            await asyncio.shield(task)
+            await outcome
         except asyncio.CancelledError:
             if not task.done():
                 task.add_done_callback(_log_failure)

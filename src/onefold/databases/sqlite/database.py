@@ -11,10 +11,9 @@ import os
 import sqlite3
 import threading
 import time
-from asyncio import get_running_loop, shield, to_thread
+from asyncio import to_thread
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
@@ -27,6 +26,7 @@ from onefold.databases.sqlite.handler_transaction import (
     AsyncSqlite,
     Shelf,
     aopen_transaction,
+    called_in,
     open_transaction,
     put_away,
 )
@@ -121,11 +121,7 @@ class SqliteDatabase:
         return await self._current().writer.arun(item)
 
     async def _hop(self, work: Callable[[], T]) -> T:
-        executor = self._current().executor
-        context = copy_context()
-        future = get_running_loop().run_in_executor(executor, context.run, work)
-        # A cancelled caller must not leave the thread's outcome unread; the thread continues.
-        return await shield(future)
+        return await called_in(self._current().executor, work)
 
     def _read(self, build: Build[T]) -> T:
         """While the file is opened or closed, even readers must wait."""

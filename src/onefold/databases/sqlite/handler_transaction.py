@@ -12,6 +12,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from onefold.databases import raise_translated
@@ -92,6 +93,32 @@ def _tidy(connection: sqlite3.Connection) -> None:
     """Reset what a handler may have set. In a transaction, this would commit."""
     connection.row_factory, connection.text_factory = None, str
     connection.isolation_level = None
+
+
+def called_in(executor: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
+    """Call a function in a thread. The thread goes on if the caller is cancelled.
+
+    `run_in_executor` with `asyncio.shield` takes two turns of the loop more.
+    """
+    loop, context = asyncio.get_running_loop(), copy_context()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def call() -> None:
+        settle: Callable[[], None]
+        try:
+            settle = partial(outcome.set_result, context.run(work))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            settle = partial(outcome.set_exception, error)
+        with suppress(RuntimeError):  # The loop has been closed.
+            loop.call_soon_threadsafe(_unless_cancelled, outcome, settle)
+
+    executor.submit(call)
+    return outcome
+
+
+def _unless_cancelled(outcome: asyncio.Future[Any], settle: Callable[[], None]) -> None:
+    if not outcome.cancelled():
+        settle()
 
 
 @contextmanager
@@ -224,8 +251,7 @@ class AsyncSqlite:
 
     async def _execute(self, work: Callable[[], T]) -> T:
         """One call at a time, and to its end: a cancelled caller leaves no half statement."""
-        future = asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
-        return await asyncio.shield(future)
+        return await called_in(self._thread, work)
 
     async def begin(self, first: Build[Any] | None) -> None:
         """Open the connection if it is new, begin, and run the first operation: in one hop."""

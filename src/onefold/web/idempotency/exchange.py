@@ -22,7 +22,7 @@ from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, Outcome
 from onefold.model.claim import Claim, Holding, Mismatch, Replay, StoredClaim, Unknown, Wanted, Won
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Batch, Begin, Call, Pause, kept_task
+from onefold.runtime import Batch, Begin, Call, Pause, shielded
 from onefold.web import problems
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.encryption import UnreadableAnswer
@@ -115,7 +115,7 @@ class Exchange(RequestClaim):
         response = await self.runtime.arun(self.look())
         if response is not None:
             return response
-        begun = kept_task(self.runtime.arun(self.begin()))
+        begun, outcome = shielded(self.runtime.arun(self.begin()))
         try:
             if disconnected is not None and self.policy.wait is not None:
                 gone = asyncio.ensure_future(disconnected())
@@ -124,10 +124,10 @@ class Exchange(RequestClaim):
                 finally:
                     gone.cancel()
                 self._client_left = True
-            response = await asyncio.shield(begun)
+            response = await outcome
         except asyncio.CancelledError:
             self._client_left = True
-            await asyncio.shield(kept_task(self._give_back_after(begun)))
+            await shielded(self._give_back_after(begun))[1]
             raise
         if self.transaction is not None:
             # The task has entered it in a copy of this context.
