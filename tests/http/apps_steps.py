@@ -46,6 +46,12 @@ class Counter:
         options["principal"] = str
         self.route: KeyedRoute = self.registry.route(options, name="POST /pay")
 
+    @property
+    def claim_step(self) -> int:
+        """The number of the command that claims: 1 after a look, 0 if none is needed."""
+        is_sqlite = self.registry.runtime.store.database.sql.dialect == "sqlite"
+        return 1 if self.route.policy.joined or is_sqlite else 0
+
     def exchange(
         self, body: bytes = b"{}", key: str = "k", before: dict[int, Between] | None = None
     ) -> Exchange:

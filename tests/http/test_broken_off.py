@@ -76,9 +76,9 @@ def test_h097_nor_does_one_that_a_server_of_wsgi_has_lost(
 @BOTH
 @pytest.mark.parametrize("wait", [None, timedelta(seconds=1)], ids=["at once", "waiting"])
 @pytest.mark.parametrize("joined", [True, False], ids=["joined", "leased"])
-@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("is_claiming", [False, True], ids=["first command", "claim"])
 async def test_h138_who_is_cancelled_while_the_key_is_claimed_has_not_claimed_it(
-    onefold: Onefold, effects: Effects, *, joined: bool, wait: timedelta | None, step: int
+    onefold: Onefold, effects: Effects, *, joined: bool, wait: timedelta | None, is_claiming: bool
 ) -> None:
     mode: Any = {"transaction": onefold} if joined else LEASED
     counter = Counter(onefold, wait=wait, **mode)
@@ -86,7 +86,7 @@ async def test_h138_who_is_cancelled_while_the_key_is_claimed_has_not_claimed_it
     async def cancel() -> None:
         begun.cancel()
 
-    exchange = counter.exchange(before={step: cancel})
+    exchange = counter.exchange(before={counter.claim_step if is_claiming else 0: cancel})
     begun = asyncio.ensure_future(exchange.abegin(asyncio.Event().wait))
     with pytest.raises(asyncio.CancelledError):
         await begun

@@ -152,7 +152,7 @@ async def test_h118_a_first_that_ends_between_look_and_claim_is_replayed(
     async def first() -> None:
         assert await counter.carry_out() == DONE
 
-    answer = await counter.begin(before={1: first})
+    answer = await counter.begin(before={counter.claim_step: first})
 
     assert answer is not None
     assert (answer.status, answer.body, answer.value("Idempotent-Replayed")) == (
@@ -170,7 +170,7 @@ async def test_h114_a_key_that_vanishes_between_look_and_claim_is_claimed(
         await counter.carry_out()
         await counter.registry.onefold.keys.aerase(key="k")
 
-    exchange = counter.exchange(before={1: first})
+    exchange = counter.exchange(before={counter.claim_step: first})
     answer = await exchange.arun(exchange.begin())
 
     assert (answer, exchange.outcome) == (None, "won")

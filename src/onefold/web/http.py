@@ -41,7 +41,11 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def value(self, name: str) -> str | None:
         """The first value of a header."""
-        return next(iter(self.values(name)), None)
+        wanted = name.lower()
+        for found, value in self.headers:
+            if found == wanted:
+                return value
+        return None
 
     @property
     def id(self) -> str | None:

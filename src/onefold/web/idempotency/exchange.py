@@ -178,7 +178,7 @@ class Exchange(RequestClaim):
         return response
 
     def _look(self) -> Procedure[HttpResponse | None]:
-        if self.key is None:
+        if self.key is None or self._claims_at_once:
             return None
         try:
             found = yield from self._find()

@@ -86,12 +86,14 @@ class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_key(request: HttpRequest, rules: KeyRules) -> str | None:
     """The key of a request; None if it has none; `Refused` if it is not valid."""
-    found = {
-        _read(values, rules) for name in rules.headers if (values := request.values(name)) != []
-    }
-    if len(found) > 1:
-        raise _refused("differs from one header to the other")
-    return next(iter(found), None)
+    key: str | None = None
+    for name in rules.headers:
+        if values := request.values(name):
+            read = _read(values, rules)
+            if key not in (None, read):
+                raise _refused("differs from one header to the other")
+            key = read
+    return key
 
 
 def check_key(key: str, rules: KeyRules) -> str:

@@ -145,10 +145,11 @@ class KeyedRoute:
     async def acaller(self, *arguments: Any) -> dict[str, Any]:
         """`caller`, awaited if the functions are coroutine functions."""
         found = self.caller(*arguments)
-        return {
-            name: await value if inspect.isawaitable(value) else value
-            for name, value in found.items()
-        }
+        for name, value in found.items():
+            # Nearly always a text, and `isawaitable` takes as long as the rest of this function.
+            if value is not None and type(value) is not str and inspect.isawaitable(value):
+                found[name] = await value
+        return found
 
     def refusal(self, problem: Problem, request: HttpRequest, body: Digested) -> HttpResponse:
         """The response to a request that does not run."""

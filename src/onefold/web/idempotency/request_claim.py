@@ -1,7 +1,8 @@
 """The claim of a request on its key: find it, claim it, or wait for another attempt.
 
 A read replays most retries without a write. It decides nothing: a free key is claimed in the
-database. A joined claim is the first statement of the handler's transaction.
+database. A joined claim is the first statement of the handler's transaction. A leased claim on
+PostgreSQL needs no read before: one statement claims the key, or finds its claim.
 """
 
 from __future__ import annotations
@@ -125,14 +126,18 @@ class RequestClaim:
         return claimed
 
     def _try_claim(self) -> Procedure[Claimed]:
-        found = None if self._has_looked else (yield from self._find())
+        needs_look = not (self._has_looked or self._claims_at_once)
+        found = (yield from self._find()) if needs_look else None
         self._has_looked = False
         if found is not None:
             return found
         wanted = self._wanted()
         if not self.policy.joined:
             claimed: Claimed = yield Transact(partial(claims.claim, wanted=wanted))
-            return claimed
+            if isinstance(claimed, Busy) and self._claims_at_once:
+                # For how long the attempt has been running; it may have ended meanwhile.
+                found = yield from self._find()
+            return found or claimed
         try:
             return (yield from self._join(wanted))
         except Exception as error:
@@ -140,6 +145,12 @@ class RequestClaim:
                 raise
             # SQLite: another transaction has the file, and may be working on this very key.
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
+
+    @property
+    def _claims_at_once(self) -> bool:
+        """True if the statement that claims a free key replays a settled one without a write."""
+        sql = self.runtime.store.database.sql
+        return not self.policy.joined and sql.has_advisory_locks and not sql.splits_statements
 
     def _find(self) -> Procedure[Claimed | None]:
         """The answer of the stored claim; None if the key is free."""
