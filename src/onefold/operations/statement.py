@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import dropwhile, groupby
+from itertools import groupby
 from operator import itemgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -249,19 +249,19 @@ class _Texts(dict[str, str]):
 def _read(dialect: Dialect) -> dict[str, str]:
     folder = files("onefold.sql").joinpath(dialect)
     return {
-        entry.name.removesuffix(".sql"): _without_comment(entry.read_text())
+        entry.name.removesuffix(".sql"): _without_comments(entry.read_text())
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
 
 
-def _without_comment(text: str) -> str:
-    """Without the comment at its head and its indentation.
+def _without_comments(text: str) -> str:
+    """Without comments and indentation.
 
     A driver parses the whole text every time; psycopg keeps the result for a short text.
     """
-    lines = dropwhile(lambda line: line.startswith("--"), text.splitlines(keepends=True))
-    return "".join(line.lstrip(" ") for line in lines)
+    lines = [line.lstrip(" ") for line in text.splitlines(keepends=True)]
+    return "".join(line for line in lines if not line.startswith("--"))
 
 
 def in_schema(text: str, schema: str) -> str:

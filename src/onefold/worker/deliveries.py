@@ -27,6 +27,7 @@ from onefold.model.delivery import (
 )
 from onefold.model.failure import printable
 from onefold.model.ids import HASHES
+from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.model.queue import Outlook, queue_names
 from onefold.model.timestamps import span
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.databases import Build
-    from onefold.model.job import Job, JobRow, Json
+    from onefold.model.job import JobRow, Json
     from onefold.model.schedule import Ticked
     from onefold.operations.deliveries import Finish
     from onefold.operations.endings import Rescued
@@ -168,7 +169,7 @@ class DeliveryCalls:
     def _finish_and_take(
         self, finishes: Sequence[Finish], order: TakeOrder | None = None
     ) -> Procedure[tuple[list[Ended], list[Job]]]:
-        """Locked rows are skipped at first; a second transaction waits for them."""
+        """Rows that are locked, or have successors, are skipped; a second transaction waits."""
         ended: list[Ended]
         taken: list[JobRow]
         # Only a take has a turn: with one for the finish, too, takes would skip every other shard.
@@ -177,7 +178,7 @@ class DeliveryCalls:
         if shards.number > 1:
             finish = partial(leases.finish, skip_locked=True)
             ended = yield from shards.report_all("finish", finishes, _finished_id, finish)
-            taken = [] if order is None else (yield from take_by_shard(shards, order, turn=turn))
+            taken = [] if order is None else (yield from self._take(order, turn))
         else:
             ended, taken = yield Transact(
                 partial(finish_then_take, finishes=finishes, order=order, turn=turn)
@@ -188,7 +189,15 @@ class DeliveryCalls:
             waited = yield from shards.report_all("finish", rest, _finished_id, leases.finish)
             answers = {(item.id, item.fence): item for item in waited}
             ended = [answers.get((item.id, item.fence), item) for item in ended]
+            if order is not None and (left := order.without(taken)) is not None:
+                taken += yield from self._take(left, turn)  # a successor may be due now
         return ended, [row.job() for row in taken]
+
+    def _take(self, order: TakeOrder, turn: int) -> Procedure[list[JobRow]]:
+        if self._context.shards.number > 1:
+            return (yield from take_by_shard(self._context.shards, order, turn=turn))
+        taken: list[JobRow] = yield Transact(partial(leases.take, order=order))
+        return taken
 
     def look(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
         """What is due in some queues, and when the next job will be: one statement."""
@@ -353,7 +362,12 @@ def _finishes(
 ) -> list[leases.Finish]:
     named = deliveries(jobs)
     stored = results_by_id(results, named)
-    return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
+    return [
+        leases.Finish(
+            delivery, stored.get(delivery.id), isinstance(job, Job) and job.retention is None
+        )
+        for job, delivery in zip(jobs, named, strict=True)
+    ]
 
 
 def _heartbeat(

@@ -17,7 +17,9 @@
 -- is true, makes it expect one row. So a plan that was made for an empty table is right for a full one. No
 -- estimate depends on a parameter: otherwise the statement would be planned at each execution. A row that
 -- was changed between the snapshot and its lock has another place: it is skipped, as if it were locked.
-with held as materialized (
+with clock (now) as materialized (
+    select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+), held as materialized (
     select h.at, r.place
     from
         unnest((:id::text[])::uuid[], :fence::bigint[]) with ordinality as r (id, fence, place)
@@ -58,18 +60,16 @@ with held as materialized (
         end,
         -- A successor gets the key.
         yielded = j.yielded or j.next is not null
-    from
-        held,
-        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-            as clock (now)
+    from held, clock
     where j.shard = :shard::smallint and j.ctid = held.at and nullif(held.place, 0) = held.place
     returning j.id, j.fence, j.next, j.keep_until <= clock.now as is_over
 ), picked as materialized (
     select due.at, due.fence
     from (
-        select w.queue, w.limit_
+        select w.queue, w.limit_, clock.now
         from
-            unnest(:queues::text[], :limits::integer[]) with ordinality as w (queue, limit_, place)
+            unnest(:queues::text[], :limits::integer[]) with ordinality as w (queue, limit_, place),
+            clock
         where
             nullif(w.place, 0) = w.place
             -- After the deliveries: one whose lease has ended is completed, and not leased again.
@@ -122,15 +122,8 @@ with held as materialized (
                 and j.state = 0
                 and j.group_key is null
                 and j.priority = lane.priority
-                and j.run_at <= coalesce(
-                    :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
-                )
-                and (
-                    j.expires_at is null
-                    or j.expires_at > coalesce(
-                        :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
-                    )
-                )
+                and j.run_at <= wanted.now
+                and (j.expires_at is null or j.expires_at > wanted.now)
                 -- Estimated as almost always true. Otherwise all due jobs would be sorted.
                 and nullif(coalesce(array_position(:unknown::text[], j.kind), 0) > 0, true) is not null
             order by j.run_at, j.id
@@ -153,10 +146,7 @@ with held as materialized (
         taken_at = clock.now,
         lease_until = clock.now + :lease::bigint,
         unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
-    from
-        picked,
-        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-            as clock (now)
+    from picked, clock
     where j.shard = :shard::smallint and j.ctid = picked.at and nullif(picked.fence, -1) = picked.fence
     returning
         j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
