@@ -109,7 +109,7 @@ class Watch:
         self._pipe = pipe
         self._left = number
 
-    def tick(self, statement: object) -> None:
+    def tick(self, statement: object, parameters: object = None) -> None:
         """Called before each statement."""
         if not self.armed:
             return
@@ -140,13 +140,13 @@ class Watch:
         wrap(psycopg.Connection, "_exec_command", self.tick)
 
 
-def wrap(kind: type, name: str, before: Callable[[object], None]) -> None:
-    """Call `before` with the first argument of a method, and then the method."""
+def wrap(kind: type, name: str, before: Callable[..., None]) -> None:
+    """Call `before` with the arguments of a method, and then the method."""
     method = getattr(kind, name)
 
-    def wrapped(self: Any, statement: Any, *arguments: Any, **options: Any) -> Any:
-        before(statement)
-        return method(self, statement, *arguments, **options)
+    def wrapped(self: Any, *arguments: Any, **options: Any) -> Any:
+        before(*arguments)
+        return method(self, *arguments, **options)
 
     setattr(kind, name, wrapped)
 

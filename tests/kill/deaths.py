@@ -11,7 +11,7 @@ import re
 import signal
 import threading
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import psycopg
 
@@ -19,7 +19,7 @@ from onefold import Onefold, Run
 from onefold.databases.postgres import transaction
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.events import Event, JobEnded, JobStarted
-from onefold.operations.statement import Statement
+from onefold.operations.statement import Statement, array_literal
 from tests.crash.injector import Watch, first_word, wrap
 from tests.kill.jobs import die
 
@@ -94,34 +94,53 @@ class StatementWatch(Watch):
         super().__init__(None, death.number)
         self._death = death
         self._seen = False
+        self._is_sent = False
+        """True if that statement was an exchange, which commits by itself."""
 
     def wrap_drivers(self) -> None:
         super().wrap_drivers()
         wrap(psycopg.AsyncConnection, "_exec_command", self.tick)
-        wrap(PostgresExchanges, "_send_one", lambda statement: self.tick(_text_of(statement)))
+        wrap(PostgresExchanges, "_send_one", self._tick_exchange)
+        wrap(PostgresExchanges, "_read", self._tick_response)
 
-    def tick(self, statement: object) -> None:
+    def tick(self, statement: object, parameters: object = None) -> None:
         super().tick(statement)
         text = statement.decode() if isinstance(statement, bytes) else str(statement)
         if self._seen and first_word(text) == "commit":
             self._strike()
-        elif self._death.statement and re.search(self._death.statement, text):
+        elif self._is_awaited(text, parameters):
             self._seen = True
             if not self._death.inside:
                 self._strike()
 
+    def _tick_exchange(self, statement: Statement, _: object) -> None:
+        seen = self._seen
+        self.tick(statement.text, statement.arrays(array_literal))
+        self._is_sent = self._is_sent or self._seen != seen
+
+    def _tick_response(self) -> None:
+        """The worker dies before it knows of the commit."""
+        if self._is_sent:
+            self._strike()
+
+    def _is_awaited(self, text: str, parameters: object) -> bool:
+        wanted = self._death.statement
+        if not wanted or not re.search(wanted, text):
+            return False
+        given = cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else {}
+        if not {"id", "limit"} <= given.keys():
+            return True
+        # One statement finishes and takes, and either part may be empty.
+        return bool(given["limit"]) if wanted == TAKE else given["id"] != "{}"
+
     def _strike(self) -> None:
-        frozen, self._death, self._seen = self._death.frozen, NEVER, False
+        frozen, self._death = self._death.frozen, NEVER
+        self._seen = self._is_sent = False
         if frozen is None:
             die()
         else:
             frozen.touch()
             os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _text_of(statement: object) -> str:
-    assert isinstance(statement, Statement)
-    return statement.text
 
 
 NEVER = Death()
