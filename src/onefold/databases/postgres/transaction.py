@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -377,16 +377,20 @@ class PostgresTransaction:
         connection = self._connection
         patience = f"set local lock_timeout = {self._patience}".encode()
         begin = [Query(BEGIN), Query(patience), Query(AWAKE)]
-        query = _query(self._cursor, statement, self._clock)
         if statement.alone:
+            query = _query(self._cursor, statement, self._clock)
             yield connection.send, [*begin, query, Query(COMMIT)]
             return (yield from fetch(self._cursor))
         if connection.server is None:
             connection.server = yield from self._server()
-        number = connection.cursor()
-        yield connection.send, [*begin, Query(NUMBER, None, number), query]
-        ((self._number,),) = yield (number.fetchall,)
-        return (yield from fetch(self._cursor))
+        # In one message of the simple protocol. After a pipeline psycopg sends a Flush, at which the
+        # server stops the clock of its idle timeout.
+        block = b"; ".join([*(query.text for query in begin), NUMBER])
+        yield (partial(self._cursor.execute, block, prepare=False),)
+        while self._cursor.nextset():
+            pass
+        ((self._number,),) = yield (self._cursor.fetchall,)
+        return (yield from execute(self._cursor, statement, self._clock, self._patience))
 
     def _send_ahead(self, statements: Sequence[Statement]) -> Calls[Rows]:
         """Without a block, the statements of one pipeline are one transaction of the server."""
