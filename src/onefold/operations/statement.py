@@ -63,8 +63,6 @@ class Statement(msgspec.Struct, frozen=True):
     """True: may be committed by itself, whatever its result is. Nothing else has to follow."""
     waits: bool = True
     """True: may wait for a lock, so it needs a lock timeout."""
-    ahead: tuple[Statement, ...] = ()
-    """The statements that follow in any case: they may be sent in the same round trip."""
 
     def arrays(self, array: Callable[[tuple[Any, ...]], Any] = list) -> dict[str, Any]:
         """The parameters with a batch as one array per column, for PostgreSQL's unnest."""
@@ -197,12 +195,11 @@ class Sql:
         each: bool = False,
         alone: bool = False,
         waits: bool = True,
-        ahead: tuple[Statement, ...] = (),
         **parameters: Any,
     ) -> Statement:
         """The statement of that name with its values; the flags are those of `Statement`."""
         text = self._texts[name]
-        return Statement(name, text, parameters, columns, rows, common, each, alone, waits, ahead)
+        return Statement(name, text, parameters, columns, rows, common, each, alone, waits)
 
     def only(self, shards: Iterable[int]) -> Sql:
         """The same statements for an operation that visits only these shards."""

@@ -77,13 +77,13 @@ def _text(value: object) -> bytes | None:
 
 
 class _SentOperation:
-    """An operation whose statements were sent."""
+    """An operation whose statement was sent."""
 
     def __init__(self, operation: Operation[Any], answered: Callable[[Any], None]) -> None:
         self.operation = operation
         self.answered = answered
-        self.sent: list[tuple[Statement, _PreparedStatement]] = []
-        self.results: list[PGresult] = []
+        self.prepared: _PreparedStatement | None = None
+        self.result: PGresult | None = None
         self.failed = False
 
 
@@ -188,17 +188,15 @@ class PostgresExchanges:
     # --- requests -------------------------------------------------------------------------------
 
     def _transmit(self, exchange: _SentOperation, statement: Statement) -> None:
-        """Send a statement with those that follow in any case."""
+        """Send the next statement of an operation."""
         pq = self._pq
         assert pq is not None
-        exchange.sent, exchange.results = [], []
+        exchange.result = None
         self._open.append(exchange)
         try:
-            for each in (statement, *statement.ahead):
-                exchange.sent.append((each, self._send_one(each, pq)))
+            exchange.prepared = self._send_one(statement, pq)
         except _Unsuitable:
-            # The Sync ends what was sent before; the operation runs again on the pool.
-            exchange.failed = True
+            exchange.failed = True  # the operation runs again on the pool
         except psycopg.Error:
             self._lose()
             return
@@ -265,7 +263,7 @@ class PostgresExchanges:
         exchange = self._open[0]
         match result.status:
             case ExecStatus.TUPLES_OK:
-                exchange.results.append(result)
+                exchange.result = result
             case ExecStatus.COMMAND_OK:
                 pass  # the statement was prepared
             case ExecStatus.PIPELINE_SYNC:
@@ -280,14 +278,10 @@ class PostgresExchanges:
             exchange.operation.close()
             exchange.answered(None)
             return
-        rows = {
-            id(statement): prepared.rows(result)
-            for (statement, prepared), result in zip(exchange.sent, exchange.results, strict=True)
-        }
-        statement = exchange.sent[0][0]
+        assert exchange.prepared is not None
+        assert exchange.result is not None
         try:
-            while (known := rows.pop(id(statement), None)) is not None:
-                statement = exchange.operation.send(known)
+            statement = exchange.operation.send(exchange.prepared.rows(exchange.result))
         except StopIteration as finished:
             exchange.answered(finished.value)
         except Exception:  # noqa: BLE001 - raised again where the caller runs the operation

@@ -306,8 +306,6 @@ class PostgresTransaction:
         self._write = write
         self._number = ""
         """The number of the transaction block, if one has begun."""
-        self._ahead: dict[int, Rows] = {}
-        """Results of statements that were sent ahead, by statement."""
 
     def run(self, build: Build[T], sql: Sql) -> Calls[T]:
         """Run the operation and commit. The caller rolls back after an error.
@@ -363,13 +361,9 @@ class PostgresTransaction:
         return str(server)
 
     def _execute(self, statement: Statement) -> Calls[Rows]:
-        if (known := self._ahead.pop(id(statement), None)) is not None:
-            return known
         is_autocommit = statement.alone and not statement.waits
-        if self._number or not self._write or (is_autocommit and not statement.ahead):
+        if self._number or not self._write or is_autocommit:
             return (yield from execute(self._cursor, statement, self._clock, self._patience))
-        if is_autocommit:
-            return (yield from self._send_ahead([statement, *statement.ahead]))
         return (yield from self._begin(statement))
 
     def _begin(self, statement: Statement) -> Calls[Rows]:
@@ -383,7 +377,7 @@ class PostgresTransaction:
             return (yield from fetch(self._cursor))
         if connection.server is None:
             connection.server = yield from self._server()
-        # In one message of the simple protocol. After a pipeline psycopg sends a Flush, at which the
+        # In one message, without a pipeline. After a pipeline psycopg sends a Flush, at which the
         # server stops the clock of its idle timeout.
         block = b"; ".join([*(query.text for query in begin), NUMBER])
         yield (partial(self._cursor.execute, block, prepare=False),)
@@ -391,15 +385,3 @@ class PostgresTransaction:
             pass
         ((self._number,),) = yield (self._cursor.fetchall,)
         return (yield from execute(self._cursor, statement, self._clock, self._patience))
-
-    def _send_ahead(self, statements: Sequence[Statement]) -> Calls[Rows]:
-        """Without a block, the statements of one pipeline are one transaction of the server."""
-        cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
-        queries = [
-            _query(cursor, statement, self._clock)
-            for cursor, statement in zip(cursors, statements, strict=True)
-        ]
-        yield self._connection.send, queries
-        for cursor, statement in zip(cursors, statements, strict=True):
-            self._ahead[id(statement)] = yield from fetch(cursor)
-        return self._ahead.pop(id(statements[0]))
