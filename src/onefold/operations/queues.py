@@ -234,8 +234,7 @@ def end_hold(
             return False
     rows = yield from in_all_shards(sql, "open_queue", queue=queue, held_until=held_until)
     opened = bool(rows)
-    if opened:
-        yield from notify(sql, [CHANGED] if held_until is None else [CHANGED, queue])
+    yield from notify(sql, [CHANGED, queue] if opened else [])
     return opened
 
 

@@ -113,6 +113,8 @@ gets fewer, and other queues still find a place."""
 UNPROVEN_LIMIT: Final = 4
 """Pushes at once for a queue whose endpoint is new or did not answer the last push."""
 POLL: Final = timedelta(seconds=5)
+AGAIN: Final = 0.1
+"""Seconds until a task that has not ended is cancelled again."""
 REREAD: Final = 60.0
 """Seconds until the queues are read without a notification, for changes by hand."""
 
@@ -219,9 +221,12 @@ class PushWorker:
         await self._stack.aclose()
 
     async def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Repeatedly: a call of the database that ends at that moment may swallow a cancellation.
+        waiting = set(self._tasks)
+        while waiting:
+            for task in waiting:
+                task.cancel()
+            _, waiting = await asyncio.wait(waiting, timeout=AGAIN)
 
     def _worker_settings(self) -> WorkerSettings:
         settings = self._settings
