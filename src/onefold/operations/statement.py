@@ -218,6 +218,10 @@ class Sql:
             return {}
         return {"notify": sorted(set(queues)) if self.notifies else []}
 
+    def notify_one(self) -> dict[str, Any]:
+        """The same for a statement of one job; on Citus another statement does it."""
+        return {} if self.inserts_row_by_row or self.distributed else {"notifies": self.notifies}
+
     @property
     def names(self) -> list[str]:
         """The names of all statements."""

@@ -268,7 +268,7 @@ def _insert_one(sql: Sql, request: NewJobRow, *, alone: bool) -> Operation[bool]
         each=True,
         alone=alone,
         waits=request.unique_key is not None,
-        **({} if sql.distributed else sql.notify((request.queue,))),
+        **sql.notify_one(),
     )
     if inserted and sql.distributed and sql.notifies:
         yield sql("notify", ("queue",), [(request.queue,)], alone=alone, waits=False)

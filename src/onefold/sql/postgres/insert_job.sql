@@ -15,8 +15,8 @@ from
         as clock (now),
     -- Notifies workers at the commit.
     (
-        select count(pg_notify(left('onefold.job', 63), notified.queue))
-        from unnest(:notify::text[]) as notified (queue)
+        select
+            case when :notifies::boolean then pg_notify(left('onefold.job', 63), :queue::text) is null end
     ) as bell (rung)
 on conflict do nothing
 returning id::text
