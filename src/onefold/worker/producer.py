@@ -133,7 +133,7 @@ class Producer:
         self._stopping = False
         self._pause = FIRST_PAUSE
         self._is_offline = False
-        """True for a while after a database error."""
+        """True for a while after an error of a transaction."""
 
     async def run(self) -> None:
         """Run until `stop`, and until no delivery is held."""
@@ -478,6 +478,8 @@ class Producer:
             log.exception("The worker lost jobs; they run again when their leases end.")
             for held in reported:
                 self._drop(held)
+            if offline:  # The next try may raise it, too.
+                self._rest()
         finally:
             if order is not None:
                 self._take_ended(order, answered=answered)
@@ -553,9 +555,13 @@ class Producer:
     # --- database errors ------------------------------------------------------------------------
 
     def _go_offline(self, error: DatabaseError) -> None:
-        """Pause all takes and reports for a while."""
         if not self._is_offline:
             log.warning("The database is not available; the worker waits for it: %s", error)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Pause all takes and reports for a while, longer each time until one succeeds."""
+        if not self._is_offline:
             self._is_offline = True
             pause = self._pause * (0.5 + random.random())
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
