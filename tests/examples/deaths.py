@@ -30,11 +30,11 @@ class Moments(Watch):
 
     count = 0
 
-    def tick(self, statement: object) -> None:
+    def tick(self, statement: object, parameters: object = None) -> None:
         """A death before a read is no other than one after what came before it."""
         if first_word(statement) not in {*READING, "begin"}:
             self.count += self.armed
-            super().tick(statement)
+            super().tick(statement, parameters)
 
     def trace(self, frame: FrameType, event: str, _: object) -> Any:
         """For `sys.settrace`: sees calls, and the lines of those that are the examples' own."""

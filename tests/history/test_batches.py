@@ -20,19 +20,20 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 def pruned(onefold: Onefold) -> Procedure[Any]:
     for job in onefold.enqueue_many([NewJob("email") for _ in range(ROWS)]):
         onefold.cancel(job.id)
-    return chores.prune()
+    return chores.prune(onefold.context.shards)
 
 
 def swept(onefold: Onefold) -> Procedure[Any]:
     for number in range(ROWS):
         onefold.claim("once", str(number), retention=timedelta(seconds=1))
         onefold.keys.force_settle("once", str(number))
-    return chores.sweep()
+    return chores.sweep(onefold.context.shards)
 
 
 def folded(onefold: Onefold) -> Procedure[Any]:
     onefold.enqueue_many([NewJob("email", unique_key="k") for _ in range(ROWS + 1)])
-    return chores.fold()
+    onefold.keys.why("k")  # it writes the notes that wait
+    return chores.fold(onefold.context.shards)
 
 
 @pytest.mark.parametrize(

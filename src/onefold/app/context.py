@@ -35,7 +35,7 @@ class Context:
         self.tenant: str = ""
         self.borrowed: Borrowed | None = None
         """The caller's connection; None on our own database."""
-        self.shards: Shards = Shards(store.database)
+        self.shards: Shards = Shards(store)
         self.hooks: Hooks = Hooks()
         self.defaults: Defaults = Defaults()
         self.duplicate_log: DuplicateLog = DuplicateLog(store, self.now)
