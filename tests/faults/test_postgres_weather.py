@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -309,6 +309,20 @@ class TestSlow:
         assert caught.value.waited >= SHORT
         assert "Commit or roll it back" in str(caught.value)
         assert caller("enqueue", "mail", unique_key="k").inserted
+
+    def test_a_settle_does_not_wait_without_end_for_a_guard(
+        self, postgres_url: str, migrated: str, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        caller = make_caller(Onefold(postgres_url, schema=migrated, busy_timeout=SHORT))
+        claim = caller("claim", "pay", "k").claim
+
+        with closing(psycopg.connect(postgres_url)) as connection:
+            caller.onefold.within(connection).guard(claim)
+            with pytest.raises(DatabaseBusy):
+                caller("keys.settle", claim, 7)
+
+        caller("keys.settle", claim, 7)
+        assert caller("claim", "pay", "k").result == 7
 
     @pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
     def test_a_timeout_of_the_server_is_busy(
