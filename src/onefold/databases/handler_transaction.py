@@ -114,7 +114,7 @@ class HandlerTransaction:
         self.outer: HandlerTransaction | None = None
         self.is_over: bool = False
         self._database = database
-        self.runs_with_begin = hasattr(connection, "answer")
+        self.runs_with_begin: bool = hasattr(connection, "answer")
         """True if the connection runs operations together with its begin and its commit."""
         self.answer: Any = getattr(connection, "answer", None)
         """The result of the first operation."""
