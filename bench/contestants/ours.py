@@ -131,7 +131,7 @@ def _calls(order: Order) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], l
 def once(order: Order, watch: Stopwatch) -> None:
     """`once`, one after the other: each key is new, or each has its result."""
     contents = payloads(WARM + order.jobs)
-    numbers = range(len(contents))
+    numbers: Sequence[int] = range(len(contents))
     if seen := order.number("seen"):
         numbers = [number % KEPT for number in numbers]
 

@@ -248,7 +248,7 @@ def shielded(
     return task, outcome
 
 
-async def _settling(coroutine: Coroutine[Any, Any, T], outcome: asyncio.Future[T]) -> T | None:
+async def _settling(coroutine: Coroutine[Any, Any, Any], outcome: asyncio.Future[Any]) -> Any:
     try:
         result = await coroutine
     except BaseException as error:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from bench import meter, postgres
-from bench.usage import PROC
+from bench.usage import PROC, cpu_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_a_connection_that_has_ended_is_counted_from_the_start(url: str) -> None
         with connected(url) as connection:
             pid = connection.info.backend_pid
             connection.execute(WORK)
-            used = meter.cpu_seconds(pid)
+            used = cpu_seconds(pid)
         earlier.close()
         wait_for_the_end(pid)
         spent = watched.stop()
@@ -89,9 +89,9 @@ def test_connections_of_the_benchmark_itself_are_not_counted(url: str) -> None:
         assert watched is not None
         watched.leave_out(connection.info.backend_pid)
         watched.start()
-        before = meter.cpu_seconds(connection.info.backend_pid)
+        before = cpu_seconds(connection.info.backend_pid)
         connection.execute(WORK)
-        used = meter.cpu_seconds(connection.info.backend_pid) - before
+        used = cpu_seconds(connection.info.backend_pid) - before
         spent = watched.stop()
 
     assert spent.backends < used

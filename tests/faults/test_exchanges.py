@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -140,7 +141,7 @@ def test_a_statement_that_may_wait_is_not_sent(perform: Callable[[Play], None]) 
 
 def test_an_operation_that_raises_has_no_result(perform: Callable[[Play], None]) -> None:
     async def play(exchanges: PostgresExchanges) -> None:
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def operation(_: Sql) -> Operation[None]:
             yield asked("select 1")
@@ -226,9 +227,10 @@ def test_a_connection_that_is_being_opened_is_closed_too(
 
 
 def test_a_server_that_refuses_is_left_to_the_pool(postgres_place: Place) -> None:
+    tries: list[None] = []
+
     async def refused() -> psycopg.AsyncConnection[Any]:
-        nonlocal tries
-        tries += 1
+        tries.append(None)
         raise psycopg.OperationalError("too many connections")
 
     async def play() -> None:
@@ -238,9 +240,8 @@ def test_a_server_that_refuses_is_left_to_the_pool(postgres_place: Place) -> Non
             await asyncio.sleep(0)
         await exchanges.close()
 
-    tries = 0
     asyncio.run(play())
-    assert tries == 1
+    assert len(tries) == 1
 
 
 @pytest.mark.parametrize(
@@ -274,6 +275,9 @@ def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
     begun: list[int] = []
     jobs, ends = 1_500, 12
 
+    def has_begun(number: int) -> bool:
+        return len(begun) > number
+
     async def play(other: Onefold) -> None:
         async with postgres_place.open(name=NAME) as onefold:
 
@@ -285,7 +289,7 @@ def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
             other.enqueue_many([NewJob("work", {"number": n}) for n in range(jobs)])
             async with onefold.worker(concurrency=10, lease=LEASE, chores=False):
                 for end in range(1, ends):
-                    await asyncio.to_thread(until, lambda end=end: len(begun) > end * jobs // ends)
+                    await asyncio.to_thread(until, partial(has_begun, end * jobs // ends))
                     observer.execute(
                         "select pg_terminate_backend(pid) from pg_stat_activity"
                         " where application_name = %s",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -57,6 +58,9 @@ def test_a_server_reads_its_queues_after_changes_only(place: Place, proxy: Proxy
     def reads() -> int:
         return sum(QUEUES in data for data in proxy.sent)
 
+    def has_read(before: int) -> bool:
+        return reads() > before
+
     async def play(other: Onefold) -> None:
         settings = PushSettings(refresh=REFRESH, chores=False)
         async with behind(proxy, place) as onefold, PushWorker(onefold, settings) as server:
@@ -75,7 +79,7 @@ def test_a_server_reads_its_queues_after_changes_only(place: Place, proxy: Proxy
                 await rest()
                 assert reads() == before
                 await asyncio.to_thread(change)
-                await reached(lambda before=before: reads() > before)
+                await reached(partial(has_read, before))
                 await rest()
                 assert reads() == before + 1
 

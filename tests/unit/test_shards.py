@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onefold import Onefold
+    from onefold.model.queue import Outlook
     from onefold.operations.statement import Operation, Row
 
 BAD = 2
@@ -131,11 +133,12 @@ def test_one_statement_for_all_shards_finds_what_one_for_each_does(onefold: Onef
         onefold.enqueue("mail", unique_key=f"{number}", queue=f"q{number % 3}")
     names = ["q0", "q1", "q2", "none"]
     database = onefold.context.database
+
+    def look_at(shard: int, sql: Sql) -> Operation[list[Outlook]]:
+        return look(sql.only([shard]), names)
+
     at_once = database.transact(lambda sql: look(sql, names), write=False)
-    singly = [
-        database.transact(lambda sql, shard=shard: look(sql.only([shard]), names), write=False)
-        for shard in range(4)
-    ]
+    singly = [database.transact(partial(look_at, shard), write=False) for shard in range(4)]
     assert [one.due for one in at_once] == [True, True, True, False]
     for place in range(len(names)):
         assert at_once[place].due == any(looked[place].due for looked in singly)

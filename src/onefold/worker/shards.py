@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -184,9 +185,7 @@ class Shards:
             if leave_out and not self.usable(activity, [shard]):
                 continue
             here = [items[place] for place in places]
-            done, error = yield from self.visit(
-                shard, activity, lambda sql, here=here: operation(sql, here)
-            )
+            done, error = yield from self.visit(shard, activity, partial(_run, operation, here))
             failure = error or failure
             for place, result in zip(places, done or (), strict=done is not None):
                 results[place] = result
@@ -208,6 +207,12 @@ class Shards:
         if error is not None:
             raise error
         return cast("list[T]", results)
+
+
+def _run(
+    operation: Callable[[Sql, list[ItemT]], Operation[T]], items: list[ItemT], sql: Sql
+) -> Operation[T]:
+    return operation(sql, items)
 
 
 def _on(build: Build[T], shards: Iterable[int]) -> Build[T]:

@@ -250,9 +250,10 @@ class Worker:
             self._monitor.look_everywhere()
 
     def _ring(self, queue: str | None) -> None:
-        for notified in (self._monitor and self._monitor.notified, self._notified):
-            if notified is not None:
-                notified(queue)
+        if self._monitor is not None:
+            self._monitor.notified(queue)
+        if self._notified is not None:
+            self._notified(queue)
 
     @property
     def is_notified(self) -> bool:

@@ -69,7 +69,7 @@ class _BorrowedPostgres(Borrowed):
         The name of the database must be equal, too: a copy of a database is the same installation.
         """
         database, (text, name, _) = self._database, found
-        if isinstance(name, bytes):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongConnection(
                 self.connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
             )
