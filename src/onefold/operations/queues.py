@@ -233,9 +233,9 @@ def end_hold(
         if held_until > now or not is_proof or only not in (None, held_why):
             return False
     rows = yield from in_all_shards(sql, "open_queue", queue=queue, held_until=held_until)
-    opened = bool(rows)
-    yield from notify(sql, [CHANGED, queue] if opened else [])
-    return opened
+    names = [CHANGED] if held_until is None else [CHANGED, queue]
+    yield from notify(sql, names if rows else [])
+    return bool(rows)
 
 
 def failed(sql: Sql, queue: str) -> Operation[int]:

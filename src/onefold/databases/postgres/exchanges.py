@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg.adapt import Transformer
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
 from onefold.errors import DatabaseError
 from onefold.operations.statement import array_literal, compiled
@@ -235,9 +235,14 @@ class PostgresExchanges:
             self._lose()
             return
         if unsent:
-            self._loop.add_writer(self._socket, self._write)
+            self._loop.add_writer(self._socket, self._writable)
         else:
             self._loop.remove_writer(self._socket)
+
+    def _writable(self) -> None:
+        """Write on. Then process responses, which libpq may have read while it was writing."""
+        self._write()
+        self._read()
 
     # --- responses ------------------------------------------------------------------------------
 
@@ -271,6 +276,11 @@ class PostgresExchanges:
                 self._end(exchange)
             case _:
                 exchange.failed = self._worn = True
+                if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in {
+                    b"FATAL",
+                    b"PANIC",
+                }:
+                    raise psycopg.OperationalError("the server has ended the connection")
 
     def _end(self, exchange: _SentOperation) -> None:
         """The transaction has ended: continue the operation."""
