@@ -169,7 +169,7 @@ def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]
         if len(words) == 1:
             # Without arrays it takes half the time.
             one = dict(zip(columns, group[0], strict=True))
-            found = yield sql("settle_claim", alone=True, waits=False, **one)
+            found = yield sql("settle_claim", alone=True, **one)  # a guard may have locked it
         else:
             found = yield sql("settle_claims", columns, group)
         settled.update(row[0] for row in found)

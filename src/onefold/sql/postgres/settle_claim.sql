@@ -1,5 +1,4 @@
--- Store the result of a claim whose fence is still valid, as settle_claims does. It may wait for the row:
--- a guard keeps it locked until the commit.
+-- Store the result of a claim whose fence is still valid, as settle_claims does.
 update onefold.claim as c
 set
     state = 1,
@@ -9,15 +8,7 @@ set
     result = :result::text
 from
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-        as clock (now),
-    -- Null in a caller's transaction, where it would stay set.
-    (
-        select
-            case
-                when :patience::text is not null
-                    then set_config('lock_timeout', :patience::text, true)
-            end
-    ) as patience (set)
+        as clock (now)
 where
     c.shard = :shard::smallint
     and c.tenant = :tenant::text
