@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from onefold import AlreadyEnqueued, Enqueued, KeyReused
+from onefold.model.delivery import Delivery
 from tests.fixtures.place import Place
 from tests.fixtures.soak import repetitions
 from tests.race.crew import Answer, Crew, Racer, errors, race_tasks, race_threads, values
@@ -220,6 +221,17 @@ def test_a_running_holder_gets_exactly_one_successor(race: Race, place: Place) -
             )
             assert [one.status for one in ended] == ["accepted"]
             assert successor.payload in {str(rank) for rank in range(len(answers))}
+
+
+def test_a_delivery_that_is_finished_by_its_name_gives_its_successor(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.enqueue("race", "first", unique_key="k")
+        (taken,) = onefold.deliveries.take(**FIRST)
+        onefold.enqueue("race", "second", unique_key="k", on_duplicate="rerun")
+        named = Delivery(taken.id, taken.fence)
+        ended, (successor,) = onefold.deliveries.finish_and_take([named], limit=10, **FIRST)
+        assert [one.status for one in ended] == ["accepted"]
+        assert successor.payload == "second"
 
 
 def enqueue_or_finish(racer: Racer, key: str) -> Enqueued | None:

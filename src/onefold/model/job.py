@@ -380,11 +380,6 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     pushed: str | None = None
 
     @property
-    def payload(self) -> Json:
-        """The payload, decoded."""
-        return decode_payload(self.payload_json)
-
-    @property
     def _state(self) -> JobState:
         awaits = self.awaiting == self.fence
         attempt, run_at = self.attempt, self.run_at
