@@ -127,6 +127,79 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
     run(play())
 
 
+def test_an_answer_before_the_request_is_read_ends_its_connection() -> None:
+    connections: list[socket.socket] = []
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            connections.append(connection)  # left open, and the body is not read
+            with connection.makefile("rb") as request:
+                while request.readline() != b"\r\n":
+                    pass
+            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+
+    async def play() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = threading.Thread(target=serve, args=(listener,))
+            server.start()
+            sender = PushSender(LOOPBACK, connections=10)
+            place = endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+            exchanges = [
+                await sender.post(place, b"x" * 32_000_000, {}, within=LONG) for _ in range(2)
+            ]
+            await sender.close()
+            server.join(LONG)
+        for connection in connections:
+            connection.close()
+
+        assert [type(exchange) for exchange in exchanges] == [PushResponse, PushResponse]
+        assert len(connections) == 2
+
+    run(play())
+
+
+@pytest.mark.parametrize("status", [b"100 Continue", b"103 Early Hints"])
+def test_answers_before_the_answer_are_skipped(status: bytes) -> None:
+    async def play() -> None:
+        early = b"HTTP/1.1 " + status + b"\r\nLink: </a>\r\n\r\n"
+        exchange, _ = await post(
+            sends(early + early + b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok")
+        )
+
+        assert isinstance(exchange, PushResponse)
+        assert (exchange.status, exchange.excerpt) == (202, "ok")
+
+    run(play())
+
+
+def test_another_protocol_is_an_answer_and_ends_the_connection() -> None:
+    async def play() -> None:
+        switched = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+        exchange, receiver = await post(sends(switched), tries=2)
+
+        assert isinstance(exchange, PushResponse)
+        assert exchange.status == 101
+        assert receiver.connections == 2
+
+    run(play())
+
+
+@pytest.mark.parametrize("text", ["1\r\nX-Two: 2", "1\nX-Two: 2", "1\rX-Two: 2"])
+def test_a_header_with_a_line_break_is_not_sent(text: str) -> None:
+    async def play() -> None:
+        async with Receiver() as receiver:
+            sender = PushSender(LOOPBACK, connections=10)
+            place = endpoint(receiver.url)
+            exchange = await sender.post(place, b"{}", {"X-One": text}, within=LONG)
+            await sender.close()
+
+        assert isinstance(exchange, NoResponse)
+        assert receiver.received == []
+
+    run(play())
+
+
 @pytest.mark.parametrize(
     ("manner", "why"),
     [

@@ -61,6 +61,8 @@ OURS: Final = frozenset(
 """Headers that the settings of a queue cannot change."""
 
 
+ACCEPT: Final = {"Accept": "*/*"}
+"""Unless a queue has its own: some firewalls reject requests without it."""
 _FIXED: Final = {
     "Content-Type": "application/json",
     "User-Agent": AGENT,
@@ -95,10 +97,8 @@ def headers_of(
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers of one try: those of the queue, and ours, which take precedence."""
-    headers = (
-        {name: text for name, text in more.items() if name.lower() not in OURS} if more else {}
-    )
-    headers |= _FIXED
+    own = {name: text for name, text in more.items() if name.lower() not in OURS} if more else {}
+    headers = _FIXED | own if "accept" in map(str.lower, own) else _FIXED | ACCEPT | own
     headers[FENCE] = str(job.fence)
     headers[ATTEMPT] = str(job.attempt)
     if signer is not None:

@@ -17,6 +17,7 @@ from onefold.model.retry import parse_retry_after
 
 with Needs("onefold[server]"):
     import aiohttp
+    from aiohttp.http import HttpProcessingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,7 +153,7 @@ def connection_error(error: Exception) -> str:  # noqa: PLR0911 - a case per cla
             return "closed the connection without an answer"
         case OSError():
             return f"closed the connection: {error.strerror or type(error).__name__}"
-        case aiohttp.ClientResponseError():
+        case HttpProcessingError():
             return "the response is not HTTP, or its headers are too long"
         case _:
             return f"the exchange failed: {type(error).__name__}"

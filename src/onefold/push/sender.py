@@ -18,14 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from onefold.errors import Needs
 
 with Needs("onefold[server]"):
     import aiohttp
     from aiohttp.abc import AbstractResolver, ResolveResult
+    from aiohttp.http import HttpProcessingError
     from yarl import URL
 
 
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
     from onefold.push.response_policy import PushExchange
 
 
-_used: Final[WeakSet[object]] = WeakSet()
-"""Connections that were used for a request."""
+_polls: Final[WeakKeyDictionary[object, select.poll]] = WeakKeyDictionary()
+"""By connection that was used for a request: asks the kernel whether anything has arrived."""
+
+ARRIVED: Final = select.POLLIN | select.POLLPRI
 
 
 class Connector(aiohttp.TCPConnector):
@@ -68,22 +71,17 @@ class Connector(aiohttp.TCPConnector):
         """A connection from the pool that is still open, or a new one."""
         while True:
             connection = await super().connect(req, traces, timeout)
-            if connection.protocol not in _used:
-                _used.add(connection.protocol)
+            protocol, transport = connection.protocol, connection.transport
+            poll = _polls.get(protocol)
+            if poll is None:  # it is new
+                if transport is not None:
+                    poll = _polls[protocol] = select.poll()
+                    poll.register(transport.get_extra_info("socket"), ARRIVED)
                 return connection
-            if not _has_ended(connection):
+            # Its end may have arrived, or bytes without a request.
+            if transport is not None and not transport.is_closing() and not poll.poll(0):
                 return connection
             connection.close()
-
-
-def _has_ended(connection: Connection) -> bool:
-    """Whether anything arrived while it was idle: its end, or bytes without a request."""
-    transport = connection.transport
-    if transport is None or transport.is_closing():
-        return True
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket"), select.POLLIN | select.POLLPRI)
-    return bool(poll.poll(0))
 
 
 Lookup: TypeAlias = Callable[[str], Awaitable[list[str]]]
@@ -156,9 +154,12 @@ DRAINED: Final = 64 * 1024
 """Bytes of a response that are read to reuse its connection; after a longer one it is closed."""
 BODY_TIMEOUT: Final = 2.0
 """Seconds for the body of a response after its status is known."""
-URLS: Final = 10_000
+SITES: Final = 10_000
 LINE_BYTES: Final = 8_190
 """Of the status line, and of each header."""
+SWITCHING: Final = 101
+NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+"""`_try` has the timeout."""
 
 
 class PushSender:
@@ -173,21 +174,10 @@ class PushSender:
         self._resolver = CheckedResolver(policy, lookup)
         self._limits: dict[str, _ConnectionLimit] = {}
         """By the whole URL: an endpoint that hangs does not block others on the same host."""
-        self._urls: dict[str, URL] = {}
-        """URLs of endpoints that passed the check."""
-        self._session = aiohttp.ClientSession(
-            connector=Connector(
-                resolver=self._resolver,
-                ttl_dns_cache=DNS_TTL,
-                limit=0,
-                keepalive_timeout=KEEPALIVE,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            max_line_size=LINE_BYTES,
-            max_field_size=LINE_BYTES,
-            timeout=aiohttp.ClientTimeout(total=None),  # `_try` has the timeout
+        self._sites: dict[str, _Site] = {}
+        """By URL of an endpoint that passed the check."""
+        self._connector = Connector(
+            resolver=self._resolver, ttl_dns_cache=DNS_TTL, limit=0, keepalive_timeout=KEEPALIVE
         )
 
     async def post(
@@ -211,42 +201,60 @@ class PushSender:
     ) -> PushExchange:
         began = time.monotonic()
         try:
-            url = self._url(endpoint)
+            site = self._site(endpoint)
             async with asyncio.timeout(within):
-                return await self._post(url, body, headers, began)
+                return await self._post(site, body, headers, began)
         except TimeoutError:
             why = f"no answer within {within:g} s"
         except AddressRefused as error:
             why = str(error)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             why = connection_error(error)
         return NoResponse(why, time.monotonic() - began)
 
-    def _url(self, endpoint: Endpoint) -> URL:
+    def _site(self, endpoint: Endpoint) -> _Site:
         """Checked here: an address in the URL is used without the resolver."""
-        url = self._urls.get(endpoint.url)
-        if url is None:
+        site = self._sites.get(endpoint.url)
+        if site is None:
             self._policy.check(endpoint)
-            if len(self._urls) >= URLS:
-                self._urls.clear()
-            url = self._urls[endpoint.url] = URL(endpoint.url, encoded=True)
-        return url
+            if len(self._sites) >= SITES:
+                self._sites.clear()
+            url = URL(endpoint.url, encoded=True)
+            tls = self._tls if url.scheme == "https" else True
+            start = f"POST {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
+            site = self._sites[endpoint.url] = _Site(
+                aiohttp.ClientRequest("POST", url, ssl=tls), start
+            )
+        return site
 
     async def _post(
-        self, url: URL, body: bytes, headers: Mapping[str, str], began: float
+        self, site: _Site, body: bytes, headers: Mapping[str, str], began: float
     ) -> PushResponse:
-        async with self._session.post(
-            url,
-            data=body,
-            headers=headers,
-            allow_redirects=False,
-            ssl=self._tls if url.scheme == "https" else True,
-        ) as response:
+        head = _head(site.start, headers, len(body))
+        connection = await self._connector.connect(site.request, [], NO_TIMEOUT)
+        try:
+            protocol, transport = connection.protocol, connection.transport
+            assert protocol is not None
+            protocol.set_response_params(
+                read_until_eof=True,
+                auto_decompress=False,
+                max_line_size=LINE_BYTES,
+                max_field_size=LINE_BYTES,
+            )
+            if transport is not None:  # otherwise the read raises the reason
+                transport.writelines((head, body))
+            message, content = await protocol.read()
+            while message.code < 200 and message.code != SWITCHING:  # noqa: PLR2004 - HTTP's own
+                message, content = await protocol.read()
             duration = time.monotonic() - began
             # The status decides. A failure while the body is read does not change it.
-            start = await _start_of(response)
-            received = tuple(response.headers.items())
-            return PushResponse(response.status, received, excerpt_of(start), duration)
+            start, complete = await _start_of(content)
+            if complete and transport is not None and not transport.get_write_buffer_size():
+                connection.release()
+        finally:
+            connection.close()  # unless it was released
+        received = tuple(message.headers.items())
+        return PushResponse(message.code, received, excerpt_of(start), duration)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -261,25 +269,41 @@ class PushSender:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._connector.close()
         await self._resolver.close()
 
 
-async def _start_of(response: aiohttp.ClientResponse) -> bytes:
-    """The beginning of a body. A short body is read completely, to reuse the connection."""
-    if response.content.is_eof():
-        return await response.content.read(EXCERPT_BYTES)  # it is in the buffer already
+def _head(start: str, headers: Mapping[str, str], length: int) -> bytes:
+    """The request up to its body."""
+    lines = "".join([f"{name}: {text}\r\n" for name, text in headers.items()])
+    if lines.count("\r") != len(headers) or lines.count("\n") != len(headers):
+        raise ValueError("a header contains a line break")
+    return f"{start}{lines}Content-Length: {length}\r\n\r\n".encode()
+
+
+async def _start_of(content: aiohttp.StreamReader) -> tuple[bytes, bool]:
+    """The beginning of a body, and whether all was read. Then the connection can be reused."""
+    if content.is_eof():
+        return content.read_nowait(EXCERPT_BYTES), True  # it is in the buffer already
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError, ValueError):
         async with asyncio.timeout(BODY_TIMEOUT):
-            async for piece in response.content.iter_any():
+            async for piece in content.iter_any():
                 read += piece
                 if len(read) > DRAINED:
                     break
             else:
-                return bytes(read[:EXCERPT_BYTES])
-    response.close()
-    return bytes(read[:EXCERPT_BYTES])
+                return bytes(read[:EXCERPT_BYTES]), True
+    return bytes(read[:EXCERPT_BYTES]), False
+
+
+class _Site(NamedTuple):
+    """An endpoint as the connector needs it."""
+
+    request: aiohttp.ClientRequest
+    """Where to connect. It is not sent itself."""
+    start: str
+    """The request line, and the header with the host."""
 
 
 class _ConnectionLimit(asyncio.Semaphore):
