@@ -170,18 +170,23 @@ def _is_limit(value: object) -> bool:
 
 def deliveries(jobs: Sequence[Job | Delivery]) -> list[Delivery]:
     """The deliveries of taken jobs; invalid ones are rejected before any query."""
-    named: list[Delivery] = []
-    for item, job in enumerate(checks.listed(jobs, "jobs", "taken jobs")):
-        if not isinstance(job, Job | Delivery):
-            raise InvalidInput("jobs", f"must hold jobs or deliveries, got {job!r}", item=item)
-        if type(job.fence) is not int or job.fence not in FENCES:
-            reason = f"must be a whole number of 64 bits, got {job.fence!r}"
-            raise InvalidInput("fence", reason, item=item)
-        try:
-            named.append(Delivery(parse_id(job.id), job.fence))
-        except InvalidInput as error:
-            raise error.at(item) from None
-    return named
+    return [
+        # A job comes from the database.
+        Delivery(job.id, job.fence) if isinstance(job, Job) else _checked(job, item)
+        for item, job in enumerate(checks.listed(jobs, "jobs", "taken jobs"))
+    ]
+
+
+def _checked(delivery: object, item: int) -> Delivery:
+    if not isinstance(delivery, Delivery):
+        raise InvalidInput("jobs", f"must hold jobs or deliveries, got {delivery!r}", item=item)
+    if type(delivery.fence) is not int or delivery.fence not in FENCES:
+        reason = f"must be a whole number of 64 bits, got {delivery.fence!r}"
+        raise InvalidInput("fence", reason, item=item)
+    try:
+        return Delivery(parse_id(delivery.id), delivery.fence)
+    except InvalidInput as error:
+        raise error.at(item) from None
 
 
 def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery]) -> dict[str, str]:

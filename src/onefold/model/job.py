@@ -250,7 +250,7 @@ class EnqueuedMany(msgspec.Struct, Asks, Generic[R_co], frozen=True):
         return item
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+class Job(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A stored job."""
 
     id: str
@@ -388,50 +388,53 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     def job(self) -> Job:
         """The complete job."""
         options = read_options(self.options)
-        result, exchange = self.result_json, _finishing_push(self.result_json, self.fence)
-        is_running = self.state == _RUNNING
-        created_at = from_micros(self.created_at)
+        result, expires_at, is_running = self.result_json, self.expires_at, self.state == _RUNNING
+        exchange = None if result is None else _finishing_push(result, self.fence)
+        created_at = _shared_moment(self.created_at)
+        # In the order of the fields: with names it takes three times as long.
         return Job(
-            id=self.id,
-            tenant=self.tenant,
-            kind=self.kind,
-            queue=self.queue,
-            state="running" if is_running and self.awaiting is None else self._state,
-            priority=self.priority,
-            attempt=self.attempt,
-            max_attempts=self.max_attempts,
-            fence=self.fence,
-            generation=self.generation,
-            defers=self.defers,
-            worker=self.worker,
-            unique_key=self.unique_key,
-            idempotency_key=options.published,
-            group_key=self.group_key,
-            tags=options.tags,
-            metadata=options.metadata or {},
-            trace=options.trace,
-            timeout=None if options.timeout is None else Duration(microseconds=options.timeout),
-            backoff=options.backoff,
-            retention=_retention(options.keep),
-            store_result=options.result,
-            run_at=created_at if self.run_at == self.created_at else from_micros(self.run_at),
-            created_at=created_at,
-            taken_at=_shared_moment(self.taken_at),
-            lease_until=_shared_moment(self.lease_until) if is_running else None,
-            ended_at=_moment(self.ended_at),
-            expires_at=_moment(self.expires_at),
-            tick=_moment(options.tick),
-            reason=self.reason,
-            error=None if self.error is None else decode_payload(self.error),
-            pushed=exchange or _exchange(self.pushed),
-            payload_json=msgspec.Raw(self.payload_json),
-            result_json=msgspec.UNSET if result is None or exchange else msgspec.Raw(result),
+            self.id,
+            self.tenant,
+            self.kind,
+            self.queue,
+            "running" if is_running and self.awaiting is None else self._state,
+            self.priority,
+            self.attempt,
+            self.max_attempts,
+            self.fence,
+            self.generation,
+            self.defers,
+            self.worker,
+            self.unique_key,
+            options.published,
+            self.group_key,
+            options.tags,
+            options.metadata or {},
+            options.trace,
+            None if options.timeout is None else Duration(microseconds=options.timeout),
+            options.backoff,
+            None if options.keep is None else _retention(options.keep),
+            options.result,
+            created_at if self.run_at == self.created_at else from_micros(self.run_at),
+            created_at,
+            None if self.taken_at is None else _shared_moment(self.taken_at),
+            _shared_moment(self.lease_until)
+            if is_running and self.lease_until is not None
+            else None,
+            None if self.ended_at is None else from_micros(self.ended_at),
+            None if expires_at is None else from_micros(expires_at),
+            None if options.tick is None else from_micros(options.tick),
+            self.reason,
+            None if self.error is None else decode_payload(self.error),
+            exchange or (None if self.pushed is None else _exchange(self.pushed)),
+            msgspec.Raw(self.payload_json),
+            msgspec.UNSET if result is None or exchange else msgspec.Raw(result),
         )
 
 
-def _finishing_push(result: str | None, fence: int) -> Mapping[str, Any] | None:
+def _finishing_push(result: str, fence: int) -> Mapping[str, Any] | None:
     """The exchange that finished a pushed job: it is stored in the place of a handler's result."""
-    if result is None or not result.startswith(_PUSHED):
+    if not result.startswith(_PUSHED):
         return None
     members = decode_payload(result)
     exchange = members["pushed"]
@@ -443,10 +446,8 @@ _PUSHED: Final = '{"pushed":'
 _RUNNING: Final = int(State.RUNNING)
 
 
-def _exchange(text: str | None) -> Mapping[str, Any] | None:
+def _exchange(text: str) -> Mapping[str, Any] | None:
     """The response of an endpoint; None for the text of a caller that pushes without Onefold."""
-    if text is None:
-        return None
     try:
         exchange = decode_payload(text)
     except InvalidInput:
@@ -454,9 +455,7 @@ def _exchange(text: str | None) -> Mapping[str, Any] | None:
     return exchange if is_object(exchange) else None
 
 
-def _retention(keep: Mapping[str, int] | None) -> Retention | None:
-    if keep is None:
-        return None
+def _retention(keep: Mapping[str, int]) -> Retention:
     return Retention(**{outcome: micros * MICROSECOND for outcome, micros in keep.items()})
 
 
@@ -486,7 +485,7 @@ def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
-_shared_moment: Final = lru_cache(maxsize=64)(_moment)  # all jobs of a take have the same times
+_shared_moment: Final = lru_cache(maxsize=64)(from_micros)  # of all jobs of a take, or of a batch
 
 
 class JobPage(msgspec.Struct, frozen=True):
