@@ -8,8 +8,12 @@ from functools import partial
 import pytest
 
 from onefold import Onefold
+from onefold.databases.postgres import notify
 from onefold.model.queue import QueueSettings
+from onefold.push import push_worker
 from onefold.push.push_worker import PushSettings, PushWorker
+from onefold.worker import chores
+from onefold.worker.settings import worker_settings
 from tests.faults.proxy import Proxy
 from tests.faults.servers import until
 from tests.fixtures.place import Place
@@ -19,6 +23,18 @@ INTERVALS = 100
 REFRESH = timedelta(milliseconds=1)
 QUEUES = b"served_queue as served"
 """Part of the statement that reads the queues of a server, and of no other."""
+NEVER = timedelta(minutes=10)
+"""Between two runs of the timers that a test does not count."""
+WORKER_TIMERS = {
+    "poll": b"with recursive lane",
+    "chores": b"schedule as s",
+    "listener": b"select 1\0",
+}
+"""The timers of an idle worker, and a part of the statement that each of them sends."""
+TIMERS = [
+    *(("worker", timer) for timer in WORKER_TIMERS),
+    *(("server", timer) for timer in (*WORKER_TIMERS, "queues")),
+]
 HOOK = QueueSettings(endpoint="https://example.com/hook", signing_secret="whsec_" + "c2VjcmV0" * 4)
 
 
@@ -52,6 +68,48 @@ async def rest() -> None:
     """Let the server go through some intervals."""
     for _ in range(INTERVALS):
         await asyncio.sleep(REFRESH.total_seconds())
+
+
+@pytest.mark.parametrize(("process", "timer"), TIMERS, ids=map("-".join, TIMERS))
+def test_each_timer_of_an_idle_process_sends_one_statement_and_nothing_else_is_sent(
+    place: Place, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, process: str, timer: str
+) -> None:
+    def every(name: str) -> timedelta:
+        return REFRESH if timer == name else NEVER
+
+    monkeypatch.setattr(chores, "LOOK", every("chores"))
+    monkeypatch.setattr(notify, "CHECK", every("listener").total_seconds())
+    monkeypatch.setattr(push_worker, "POLL", every("poll"))
+    monkeypatch.setattr(push_worker, "REREAD", every("queues").total_seconds())
+    statement = (WORKER_TIMERS | {"queues": QUEUES})[timer]
+
+    def is_alone() -> bool:
+        """After the start, all that is sent is sent by the timer, which must not stop."""
+        sent = proxy.sent[-INTERVALS:]
+        return len(sent) == INTERVALS and all(statement in data for data in sent)
+
+    async def play() -> None:
+        async with behind(proxy, place) as onefold:
+            settings = PushSettings(refresh=REFRESH)
+            async with (
+                PushWorker(onefold, settings)
+                if process == "server"
+                else onefold.worker(poll=every("poll"))
+            ):
+                await reached(is_alone)
+
+    with place.open() as other:
+        other.queues.save("hooks", HOOK)  # a server without queues does not look for jobs
+    asyncio.run(play())
+
+
+def test_an_idle_process_sends_at_most_eighteen_statements_a_minute() -> None:
+    minute = timedelta(minutes=1)
+    looks = minute / worker_settings({}).poll + minute / chores.LOOK
+    checks = minute.total_seconds() / notify.CHECK
+    assert looks + checks <= 18
+    assert minute / push_worker.POLL == minute / worker_settings({}).poll
+    assert looks + checks + minute.total_seconds() / push_worker.REREAD <= 18
 
 
 def test_a_server_reads_its_queues_after_changes_only(place: Place, proxy: Proxy) -> None:

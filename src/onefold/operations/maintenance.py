@@ -1,12 +1,14 @@
 """Maintenance: prune finished jobs, sweep expired claims, fold the notes of duplicates, erase.
 
-Each works in batches, and each batch is a transaction of its own; the caller continues while a
-batch is full. Any process may run them at any time: they only remove what is over.
+`look` finds out what there is to do. The others work in batches, and each batch is a transaction of
+its own; the caller continues while a batch is full. Any process may run them at any time: they only
+remove what is over.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import compress
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,12 +22,41 @@ from onefold.operations.endings import remove
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
 from onefold.operations.publish_keys import KEY_COLUMNS, SURFACE
 from onefold.operations.queues import notify_changed
-from onefold.operations.statement import ids_by_shard, in_all_shards
+from onefold.operations.statement import ids_by_shard, in_all_shards, read_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onefold.operations.statement import Operation, Row, Rows, Sql
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What there is to do, and when the next schedule is due."""
+
+    ticks: tuple[int, ...]
+    """The shards that have due schedules."""
+    chores: frozenset[str]
+    """The chores that may have something to do."""
+    next_at: int | None
+    now: int
+    """By the clock of the database."""
+
+
+CHORES: Final = ("rescue", "fold", "prune", "sweep")
+"""In the order of the statement that looks for them."""
+
+
+def look(sql: Sql) -> Operation[Look]:
+    """What is due on any shard: all that an idle worker needs."""
+    ticks: list[int] = []
+    ahead: list[int] = []
+    chores: set[str] = set()
+    rows = yield from read_all_shards(sql, "due_chores")
+    for shard, is_due, next_at, *may_be_due, _ in rows:
+        ticks += [shard] if is_due else []
+        ahead += [] if next_at is None else [next_at]
+        chores.update(compress(CHORES, may_be_due))
+    return Look(tuple(ticks), frozenset(chores), min(ahead, default=None), rows[-1][-1])
 
 
 def begin_chore(sql: Sql, name: str, *, every: int) -> Operation[bool]:

@@ -30,7 +30,7 @@ from onefold.model.schedule import (
 from onefold.model.timestamps import from_micros
 from onefold.operations.enqueue import enqueue, policy
 from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS
-from onefold.operations.statement import in_all_shards, read_all_shards
+from onefold.operations.statement import in_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,26 +41,6 @@ LIMIT: Final = 100
 """Schedules per transaction."""
 
 _KEEP: Final = policy()
-
-
-class Look(msgspec.Struct, frozen=True):
-    """The shards that have due schedules, and when the next one is due."""
-
-    due: tuple[int, ...]
-    next_at: int | None
-    now: int
-    """By the clock of the database."""
-
-
-def look(sql: Sql) -> Operation[Look]:
-    """What is due: all that most looks need."""
-    due: list[int] = []
-    ahead: list[int] = []
-    rows = yield from read_all_shards(sql, "next_ticks")
-    for shard, is_due, next_at, _ in rows:
-        due += [shard] if is_due else []
-        ahead += [] if next_at is None else [next_at]
-    return Look(tuple(due), min(ahead, default=None), rows[-1][-1])
 
 
 class Looked(msgspec.Struct, frozen=True):

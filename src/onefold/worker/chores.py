@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import Counter
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from onefold.hooks import Hooks
     from onefold.model.schedule import Broken, Tick
     from onefold.operations.endings import Rescued, RescuedJob
-    from onefold.operations.maintenance import Pruned
-    from onefold.operations.schedules import Look, Looked
+    from onefold.operations.maintenance import Look, Pruned
+    from onefold.operations.schedules import Looked
     from onefold.operations.statement import Operation
     from onefold.worker.settings import WorkerSettings
     from onefold.worker.shards import Shards
@@ -49,9 +50,11 @@ SMALL_BATCH: Final = 500
 writers."""
 LONGEST_PAUSE: Final = 0.05
 """Seconds between two of these batches, at most: a prune must also finish on a busy database."""
-TICK: Final = 15.0
-"""Seconds until a new schedule of another process is noticed."""
+LOOK: Final = timedelta(seconds=15)
+"""Between two looks, at most: so late a new schedule of another process is noticed."""
+MINUTE: Final = timedelta(minutes=1)
 JITTER: Final = 0.2
+"""Seconds after a tick; and the part by which the time between two looks varies."""
 CLAIMED: Final = 0.9
 """The part of its interval for which a chore is claimed."""
 
@@ -62,6 +65,11 @@ class Chore(NamedTuple):
     name: str
     every: timedelta
     do: Callable[[], Procedure[object]]
+
+    @property
+    def claimed(self) -> timedelta:
+        """How long a claim of it lasts: less than the interval, so that the next try succeeds."""
+        return self.every * CLAIMED
 
 
 class Chores:
@@ -80,40 +88,63 @@ class Chores:
         self._ticker = Ticker(context.shards, context.hooks)
         self._stopped = asyncio.Event()
         self._on_buried = on_buried
-        minute = timedelta(minutes=1)
+        often = min(settings.lease / 4, LOOK)
+        self._longest = often.total_seconds()
+        self._not_before: dict[str, float] = {}
+        """By chore: when to try it next."""
         self.chores: list[Chore] = [
-            Chore("rescue", min(settings.lease / 4, timedelta(seconds=15)), self._rescue),
-            Chore("fold", minute, partial(fold, context.shards)),
-            Chore("prune", minute, partial(prune, context.shards)),
-            Chore("sweep", minute, partial(sweep, context.shards)),
+            Chore("rescue", often, self._rescue),
+            Chore("fold", MINUTE, partial(fold, context.shards)),
+            Chore("prune", MINUTE, partial(prune, context.shards)),
+            Chore("sweep", MINUTE, partial(sweep, context.shards)),
         ]
 
     async def run(self) -> None:
-        """Run until stopped."""
+        """Look what is due, and do it, until stopped. A long chore does not delay others."""
+        started = time.monotonic()
+        for chore in self.chores:
+            # Jittered: workers that start together must not do it together.
+            wait = chore.claimed.total_seconds() * random.random()
+            self._not_before[chore.name] = started + wait
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tick())
-            for chore in self.chores:
-                group.create_task(self._repeat(chore))
+            while not self._stopped.is_set():
+                wait = math.inf
+                try:
+                    look = await self._runtime.arun(self._shards.read("tick", maintenance.look))
+                    for chore in self._due(look):
+                        group.create_task(self._try(chore))
+                    wait = await self._tick(look)
+                except OnefoldError as error:
+                    log.warning("Schedules and chores could not be read: %s", error)
+                longest = self._longest * (1 + JITTER * random.random())
+                await self._rest(min(longest, max(wait, 0.0) + JITTER * random.random()))
 
-    async def _tick(self) -> None:
-        """Every worker looks for due ticks; the claim of a tick prevents a second job."""
-        while not self._stopped.is_set():
-            try:
-                ticked = await self._runtime.arun(self._ticker.tick())
-            except OnefoldError as error:
-                log.warning("Schedules could not be read: %s", error)
-                pause = TICK
-            else:
-                pause = TICK if ticked.wait is None else min(TICK, ticked.wait.total_seconds())
-            await self._rest(max(pause, 0.0) + random.random() * JITTER)
+    async def _tick(self, look: Look) -> float:
+        """Process due schedules; returns the seconds until the next one is due.
 
-    async def _repeat(self, chore: Chore) -> None:
-        # Jittered, also the first time: workers that start together must not do it together.
-        while not await self._rest(chore.every.total_seconds() * (0.5 + random.random())):
-            try:
-                await self.once(chore)
-            except OnefoldError as error:
-                log.warning("The chore %r was not done: %s", chore.name, error)
+        Every worker does it: the claim of a tick prevents a second job.
+        """
+        if not look.ticks:
+            return math.inf if look.next_at is None else (look.next_at - look.now) / 1_000_000
+        ticked = await self._runtime.arun(self._ticker.tick())
+        return math.inf if ticked.wait is None else ticked.wait.total_seconds()
+
+    def _due(self, look: Look) -> list[Chore]:
+        """The chores to try: not those that run, or were tried a short time ago."""
+        now = time.monotonic()
+        return [
+            chore
+            for chore in self.chores
+            if chore.name in look.chores and self._not_before[chore.name] <= now
+        ]
+
+    async def _try(self, chore: Chore) -> None:
+        self._not_before[chore.name] = math.inf
+        try:
+            await self.once(chore)
+        except OnefoldError as error:
+            log.warning("The chore %r was not done: %s", chore.name, error)
+        self._not_before[chore.name] = time.monotonic() + chore.claimed.total_seconds()
 
     async def _rest(self, seconds: float) -> bool:
         """Wait for so many seconds; True if the worker stops meanwhile."""
@@ -128,7 +159,7 @@ class Chores:
 
     async def once(self, chore: Chore) -> bool:
         """Do a chore unless its interval is claimed; True if it was done."""
-        every = span(chore.every * CLAIMED, "every")
+        every = span(chore.claimed, "every")
         claimed = await self._runtime.arun(_claim(self._shards, chore.name, every))
         if claimed:
             await self._runtime.arun(chore.do())
@@ -267,12 +298,12 @@ class Ticker:
 
     def tick(self) -> Procedure[Ticked]:
         """Process all due schedules."""
-        look: Look = yield from self._shards.read("tick", schedules.look)
+        look: Look = yield from self._shards.read("tick", maintenance.look)
         ticks: list[Tick] = []
         broken: list[Broken] = []
 
         def on_shard(shard: int) -> Procedure[None]:
-            cursor: tuple[str, str] | None = ("", "") if shard in look.due else None
+            cursor: tuple[str, str] | None = ("", "") if shard in look.ticks else None
             while cursor is not None:
                 build = partial(schedules.tick, shard=shard, cursor=cursor)
                 looked: Looked = yield Transact(build)
@@ -280,9 +311,9 @@ class Ticker:
                 broken.extend(looked.broken)
                 cursor = looked.cursor
 
-        if look.due:
+        if look.ticks:
             yield from self._shards.each("tick", on_shard)
-            look = yield from self._shards.read("tick", schedules.look)
+            look = yield from self._shards.read("tick", maintenance.look)
         self._warn(broken)
         self._tell(ticks)
         if look.next_at is None:

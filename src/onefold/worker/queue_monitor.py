@@ -238,7 +238,7 @@ class QueueMonitor:
     async def _pause(self) -> None:
         """Wait until a look is due. Jittered: idle workers must not look at the same time."""
         poll = self._settings.poll.total_seconds() if self._notifier.is_heard else POLL
-        latest = time.monotonic() + poll * (0.75 + random.random() / 2)
+        latest = time.monotonic() + poll * (1 + random.random() / 4)
         while True:
             self._look_wanted.clear()
             due = latest if self._next_look is None else min(latest, self._next_look)

@@ -1,7 +1,8 @@
 """Wake-up of workers on PostgreSQL: LISTEN on a connection of its own, which reconnects.
 
-A connection that only listens does not notice that the other side has dropped it. So the server is
-asked for a response every few seconds, as often as an idle worker polls.
+A connection that only listens does not notice that the other side has dropped it. Keepalives find a
+dead network. For other causes, the server is asked for a response once a minute; until then the
+worker finds jobs by its looks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 CHANNEL_BYTES: Final = 63
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
-CHECK: Final = 5.0
+CHECK: Final = 60.0
 """Seconds between two checks of the connection."""
 CHECKED: Final = sql.SQL("select 1")
 ANSWER: Final = 3.0
