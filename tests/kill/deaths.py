@@ -41,7 +41,8 @@ class Death(NamedTuple):
     """What a statement does, as a pattern: die before it; with `inside`, before its commit."""
     inside: bool = False
     frozen: Path | None = None
-    """Where it is given, the process is stopped at its statement, and says so by this file."""
+    """Where it is given, the process is stopped at its moment or its statement, once, and says so
+    by this file."""
     number: int = 0
     """Die before the statement with this number."""
     event: Any = None
@@ -50,6 +51,11 @@ class Death(NamedTuple):
     def reach(self, moment: str, run: Run) -> bool:
         """A handler has come this far; True where it is to wait here."""
         if moment != self.moment or run.fence > 1:
+            return False
+        if self.frozen is not None:
+            if not self.frozen.exists():
+                self.frozen.touch()
+                os.kill(os.getpid(), signal.SIGSTOP)
             return False
         if self.gate is None:
             die()

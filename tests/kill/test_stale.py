@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from onefold import NewJob
 from tests.kill import audit
 from tests.kill.deaths import FINISH, Death
@@ -14,6 +16,7 @@ from tests.kill.workers import Shop, Worker, until
 
 COUNT = len(KINDS)
 LONG = timedelta(hours=1)
+MANY = 100
 
 
 def test_a_worker_that_was_stopped_past_its_leases_finishes_nothing(
@@ -114,6 +117,27 @@ def test_a_worker_frozen_in_the_middle_of_a_finish_keeps_nobody_from_its_jobs(
     worker.stop()
 
     audit.check(shop.place, shop.ledger, ids)
+
+
+@pytest.mark.parametrize("kind", ["ping", "aping"])
+def test_a_worker_that_was_frozen_past_its_leases_begins_none_of_the_jobs_that_wait(
+    shop: Shop, tmp_path: Path, kind: str
+) -> None:
+    """They were taken in advance, and its heartbeat has not had the time to learn of the loss."""
+    frozen = tmp_path / "frozen"
+    with shop.place.open() as onefold:
+        jobs = [NewJob(kind, backoff=AT_ONCE) for _ in range(MANY)]
+        ids = [answer.id for answer in onefold.enqueue_many(jobs)]
+    worker = shop.start(Death("began", frozen=frozen), concurrency=1, prefetch=MANY, chores=False)
+    until(frozen.exists, "for the worker to stand still")
+    assert {(job.state, job.fence) for job in audit.jobs(shop.place)} == {(1, 1)}
+
+    shop.drain()
+    worker.signal(signal.SIGCONT)
+    worker.stop()
+
+    audit.check(shop.place, shop.ledger, ids)
+    assert [line.fence for line in shop.ledger.lines("ping") if line.fence == 1] == [1]
 
 
 def _begin(shop: Shop, hold: Death, **options: Any) -> tuple[list[str], Worker]:

@@ -439,7 +439,7 @@ def _end(shards: Shards, given: Sequence[Ending]) -> Procedure[list[Ended]]:
     return (yield from shards.report_all("end", given, attrgetter("delivery.id"), endings.end))
 
 
-async def exchange_by_shard(
+async def finish_and_take(
     runtime: Runtime,
     shards: Shards,
     finishes: Sequence[Finish],
@@ -451,6 +451,10 @@ async def exchange_by_shard(
 
     None is for deliveries on a shard that fails: report them again later.
     """
+    if shards.number == 1:
+        return await runtime.store.atransact(
+            partial(finish_then_take, finishes=finishes, order=order, turn=turn)
+        )
     finish = partial(leases.finish, skip_locked=True)
     ended, _ = await runtime.arun(shards.report("finish", finishes, _finished_id, finish))
     if order is None:
@@ -464,7 +468,7 @@ async def report(
     operation: Callable[[Sql, list[ReportT]], Operation[list[Ended]]],
     items: list[ReportT],
 ) -> Sequence[Ended | None]:
-    """End deliveries, each shard in its own transaction; None as in `exchange_by_shard`."""
+    """End deliveries, each shard in its own transaction; None as in `finish_and_take`."""
     if shards.number == 1:
         return await runtime.store.atransact(lambda sql: operation(sql, items))
     ended, _ = await runtime.arun(shards.report(operation.__name__, items, _finished_id, operation))

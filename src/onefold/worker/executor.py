@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from contextvars import ContextVar, copy_context
@@ -41,6 +42,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Cause: TypeAlias = Literal["timeout", "lost", "shutdown"]
 """Why the worker stops a handler."""
+
+# Unlike `time.monotonic`, this clock counts while the machine is suspended. Leases end meanwhile.
+# macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC counts. Windows has neither and needs neither.
+lease_time: Callable[[], float] = (
+    partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    if hasattr(time, "clock_gettime")
+    else time.monotonic
+)
+"""The time by which this process judges its leases, in seconds."""
 
 running: ContextVar[JobRow | None] = ContextVar("onefold_running", default=None)
 """The job whose handler runs here, for logs. Never reset: each handler has its own context."""
@@ -86,13 +96,15 @@ class HeldDelivery:
 
     __slots__ = (
         "_job", "cause", "completed", "delivery", "duration", "entered", "handler", "is_over",
-        "outcome", "row", "run", "started", "stop", "timeout", "timer",
+        "leased_until", "outcome", "row", "run", "started", "stop", "timeout", "timer",
     )  # fmt: skip
 
-    def __init__(self, row: JobRow, handler: Handler) -> None:
+    def __init__(self, row: JobRow, handler: Handler, leased_until: float = math.inf) -> None:
         """Waits for a free place."""
         self.row: JobRow = row
         self.handler: Handler = handler
+        self.leased_until: float = leased_until
+        """By `lease_time`; heartbeats extend it. Not later than the end in the database."""
         self.delivery: Delivery = Delivery(row.id, row.fence)
         self._job: Job | None = None
         self.timeout: timedelta | None = None
@@ -200,7 +212,10 @@ class Executor:
             # Also a reference to the task: the event loop keeps only a weak one.
             held.stop = task.cancel
         elif held.handler.isolation == "process":
-            self._start_process(held)
+            if lease_time() < held.leased_until:
+                self._start_process(held)
+            else:
+                self._end(held, delivery_outcome.HANDED_BACK)
             return  # its timeout starts when the child calls the handler
         else:
             self._start_thread(held, args, kwargs)
@@ -214,6 +229,9 @@ class Executor:
     ) -> None:
         """Run the handler and decide the outcome here: a callback of the task costs more."""
         held.entered = True
+        if lease_time() >= held.leased_until:
+            self._end(held, delivery_outcome.HANDED_BACK)
+            return
         handler = held.handler
         value: Any = None
         outcome: DeliveryOutcome | None
@@ -226,10 +244,8 @@ class Executor:
                         value = _checked(await handler.function(*args, **kwargs))
                     except Exception as error:  # noqa: BLE001 - any error is the handler's
                         _apply_rules(handler.rules, error)
-            except asyncio.CancelledError as error:
-                outcome = _interrupted(held, error)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
-                outcome = delivery_outcome.on_error(error)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is the handler's
+                outcome = _raised(held, error)
             else:
                 outcome = _returned(held, value)
         except BaseException as error:
@@ -248,7 +264,10 @@ class Executor:
         def work() -> None:
             outcome: DeliveryOutcome | None
             try:
-                outcome = call(held, self._hooks, args, kwargs)
+                if lease_time() < held.leased_until:
+                    outcome = call(held, self._hooks, args, kwargs)
+                else:
+                    outcome = delivery_outcome.HANDED_BACK
             except BaseException as error:  # noqa: BLE001 - it would be lost in this thread
                 outcome = _interrupted(held, error)
             self._loop.call_soon_threadsafe(self._end, held, outcome)
@@ -331,6 +350,13 @@ def _returned(held: HeldDelivery, value: Any) -> DeliveryOutcome | None:
     if isinstance(value, Parked):
         return None
     return value if isinstance(value, DeliveryOutcome) else delivery_outcome.on_value(held, value)
+
+
+def _raised(held: HeldDelivery, error: BaseException) -> DeliveryOutcome | None:
+    """The outcome of a coroutine that raised an error, or was cancelled."""
+    if isinstance(error, asyncio.CancelledError):
+        return _interrupted(held, error)
+    return delivery_outcome.on_error(error)
 
 
 def _checked(value: T) -> T:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 from onefold.errors import OnefoldError
 from onefold.model.timestamps import span
 from onefold.operations.deliveries import heartbeat
+from onefold.worker.executor import lease_time
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onefold.app.context import Context
     from onefold.model.delivery import Delivery, Heartbeat
+    from onefold.worker.executor import HeldDelivery
     from onefold.worker.settings import WorkerSettings
 
 log: logging.Logger = logging.getLogger("onefold.worker")
@@ -33,10 +35,10 @@ class Heartbeats:
         self,
         context: Context,
         settings: WorkerSettings,
-        held: Collection[Delivery],
+        held: Mapping[Delivery, HeldDelivery],
         lost: Callable[[list[Delivery]], None],
     ) -> None:
-        """`held` is read in the thread, `lost` is called in the event loop."""
+        """The thread reads `held` and sets the ends of leases; the event loop calls `lost`."""
         self._runtime = context.runtime
         self._shards = context.shards
         self._settings = settings
@@ -74,10 +76,11 @@ class Heartbeats:
                     loop.call_soon_threadsafe(self._lost, lost)
 
     def _renew(self) -> list[Delivery]:
-        lease = span(self._settings.lease, "lease")
+        lease = self._settings.lease
         if not (held := list(self._held)):
             return []
-        renew = partial(heartbeat, lease=lease)
+        began = lease_time()
+        renew = partial(heartbeat, lease=span(lease, "lease"))
         if self._shards.number == 1:
             beats: Sequence[Heartbeat | None] = self._runtime.store.transact(
                 lambda sql: renew(sql, held)
@@ -87,8 +90,10 @@ class Heartbeats:
             beats, _ = self._runtime.run(
                 self._shards.report("heartbeat", held, attrgetter("id"), renew, leave_out=False)
             )
-        return [
-            delivery
-            for delivery, beat in zip(held, beats, strict=True)
-            if beat is not None and beat.lost
-        ]
+        lost: list[Delivery] = []
+        for delivery, beat in zip(held, beats, strict=True):
+            if beat is not None and beat.lost:
+                lost.append(delivery)
+            elif beat is not None and (renewed := self._held.get(delivery)) is not None:
+                renewed.leased_until = began + lease.total_seconds()
+        return lost

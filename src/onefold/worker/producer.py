@@ -26,12 +26,12 @@ from onefold.runtime import Procedure, Transact
 from onefold.worker import delivery_outcome
 from onefold.worker.deliveries import (
     ShardRotation,
-    exchange_by_shard,
+    finish_and_take,
     finish_then_take,
     limited_take,
     report,
 )
-from onefold.worker.executor import HeldDelivery
+from onefold.worker.executor import HeldDelivery, lease_time
 from onefold.worker.job_log import job_fields, job_log
 from onefold.worker.queue_monitor import HELD, Prefetch
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from onefold.app.context import Context
-    from onefold.databases import Build, Exchanges
+    from onefold.databases import Exchanges
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import JobRow, JobState
     from onefold.worker.after_commit import AfterCommit
@@ -71,8 +71,13 @@ class JobExchange(NamedTuple):
     """Completed jobs to report and new jobs to take, in one transaction."""
 
     completed: list[HeldDelivery]
+    finishes: list[Finish]
+    """Those of the completed jobs."""
     order: TakeOrder | None
+    turn: int
+    """The shard from which to take."""
     began: float
+    """By `lease_time`."""
 
 
 class Producer:
@@ -119,8 +124,8 @@ class Producer:
         self._reserved = 0
         """Jobs that the running takes may bring."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_exchanging = False
-        """One exchange at a time: jobs that end meanwhile are reported together by the next."""
+        self._exchanging = 0
+        """Exchanges without a response."""
         self._is_reporting = False
         self._is_checking = False
         """True while a check of the waiting jobs is due."""
@@ -145,7 +150,7 @@ class Producer:
             self._start_handlers()
             if not self._is_offline:
                 self._start_tasks()
-            busy = self._tasks or self._is_exchanging
+            busy = self._tasks or self._exchanging
             if self._stopping and not (self.held or busy or self._lost_takes):
                 return
             await self._pause_until_woken()
@@ -268,8 +273,7 @@ class Producer:
         # Limited queues and others go first in turn: neither may use all free places.
         if self._monitor.limited and self._monitor.limited_first:
             self._take_from_limited()
-        if not self._is_exchanging:
-            self._exchange_if_needed()
+        self._exchange_if_needed()
         if self._failed and not self._is_reporting:
             self._is_reporting = True
             self._spawn(self._report(self._failed[:REPORT]))
@@ -281,16 +285,41 @@ class Producer:
             self._take_from_limited()
 
     def _exchange_if_needed(self) -> None:
-        order = None
+        """Report completed jobs and take new ones.
+
+        One exchange at a time: jobs that end meanwhile are reported together by the next. If jobs
+        are quick, two: the database processes one while the jobs of the other run.
+        """
+        are_quick = len(self._completed) >= self._settings.concurrency
+        if self._exchanging and (self._exchanging > 1 or not are_quick or self._waiting):
+            return
+        order, turn = None, 0
         if self._monitor.plain and (room := self._room()) > 0:
+            if are_quick:  # a half for each of the two
+                room = min(room, (self._settings.concurrency + self._prefetch.size + 1) // 2)
             order = self._monitor.next_take(room, self._used)
             if order is not None:
                 self._reserve(order)
-        if order is not None or self._completed:
-            self._is_exchanging = True
-            exchange = JobExchange(self._completed[:REPORT], order, time.monotonic())
-            del self._completed[:REPORT]
-            self._send(exchange)
+                turn = self._rotation.next(order.queues)
+        if order is None and not self._completed:
+            return
+        completed = self._completed[:REPORT]
+        del self._completed[:REPORT]
+        finishes = list(map(_finish, completed))
+        exchange = JobExchange(completed, finishes, order, turn, lease_time())
+        self._exchanging += 1
+        is_sent = (
+            self._exchanges is not None
+            and self._shards.number == 1
+            # Others need more than one statement.
+            and all(map(attrgetter("plain"), finishes))
+            and self._exchanges.send(
+                partial(finish_then_take, finishes=finishes, order=order, turn=turn),
+                partial(self._answered, exchange),
+            )
+        )
+        if not is_sent:
+            self._spawn(self._exchange(exchange))
 
     def _take_from_limited(self) -> None:
         if (room := self._room()) > 0:
@@ -326,42 +355,18 @@ class Producer:
 
     # --- transactions ---------------------------------------------------------------------------
 
-    def _send(self, exchange: JobExchange) -> None:
-        """Report completed jobs and take new ones."""
-        completed, order, _ = exchange
-        turn = 0 if order is None else self._rotation.next(order.queues)
-        finishes = list(map(_finish, completed))
-        build = partial(finish_then_take, finishes=finishes, order=order, turn=turn)
-        # Others need more than one statement.
-        is_sent = (
-            self._exchanges is not None
-            and self._shards.number == 1
-            and all(map(attrgetter("plain"), finishes))
-            and self._exchanges.send(build, partial(self._answered, exchange))
-        )
-        if not is_sent:
-            self._spawn(self._exchange(exchange, build, turn))
-
-    async def _exchange(
-        self, exchange: JobExchange, build: Build[ExchangeResult], turn: int
-    ) -> None:
+    async def _exchange(self, exchange: JobExchange) -> None:
         """An exchange in a transaction of the store, or in one for each shard."""
-        completed, order, _ = exchange
-        results: list[ExchangeResult] = []
+        completed, finishes, order, turn, _ = exchange
         with self._handling_errors(completed, self._completed, order):
-            if self._shards.number == 1:
-                results.append(await self._store.atransact(build))
-            else:
-                finishes = list(map(_finish, completed))
-                each = exchange_by_shard(self._runtime, self._shards, finishes, order, turn=turn)
-                results.append(await each)
-        self._is_exchanging = False
-        for result in results:  # none after an error
-            self._exchanged(exchange, result)
+            result = await finish_and_take(self._runtime, self._shards, finishes, order, turn=turn)
+            # Not yet: first its places are released.
+            asyncio.get_running_loop().call_soon(self._exchanged, exchange, result)
+        self._exchanging -= 1
 
     def _answered(self, exchange: JobExchange, result: ExchangeResult | None) -> None:
         """The end of an exchange on the connection of its own."""
-        self._is_exchanging = False
+        self._exchanging -= 1
         if exchange.order is not None:
             self._take_ended(exchange.order, answered=result is not None)
         if result is not None:
@@ -373,16 +378,15 @@ class Producer:
 
     def _exchanged(self, exchange: JobExchange, result: ExchangeResult) -> None:
         """Process a response. The next exchange leaves before the jobs of this one start."""
-        completed, order, began = exchange
         ended, taken = result
-        now = time.monotonic()
-        self._prefetch.exchanged(now - began, now)
-        with self._handling_errors(completed):
-            if locked := self._settle(completed, ended, self._completed):
+        now = lease_time()
+        self._prefetch.exchanged(now - exchange.began, now)
+        with self._handling_errors(exchange.completed):
+            if locked := self._settle(exchange.completed, ended, self._completed):
                 self._spawn(self._finish_locked(locked))
-            if order is not None:
-                self._monitor.taken(order, taken)
-                self._receive(taken)
+            if exchange.order is not None:
+                self._monitor.taken(exchange.order, taken)
+                self._receive(taken, exchange.began)
         self._collect_ended()
         if not self._is_offline:
             self._start_tasks()
@@ -390,6 +394,7 @@ class Producer:
     async def _take_limited(self, order: TakeOrder) -> None:
         """Take from one queue with limits, groups or an order."""
         (queue,) = order.queues
+        began = lease_time()
         with self._handling_errors(order=order, offline=self._shards.number == 1):
             taken = await self._store.atransact(
                 partial(limited_take, queue=queue, order=order, groups=self._groups)
@@ -397,7 +402,7 @@ class Producer:
             self._monitor.taken_limited(queue, order.limit, taken)
             if taken.proves:
                 self._probes.update((queue, job.id) for job in taken.rows)
-            self._receive(taken.rows)
+            self._receive(taken.rows, began)
 
     async def _report(self, failed: list[HeldDelivery]) -> None:
         """Report other outcomes than completion. This may wait for locks."""
@@ -524,14 +529,15 @@ class Producer:
         report_again.extend(held)
         self._wake.set()
 
-    def _receive(self, taken: Sequence[JobRow]) -> None:
-        """Hold the taken jobs; those without a handler go back."""
+    def _receive(self, taken: Sequence[JobRow], began: float) -> None:
+        """Hold the jobs of a take that began then; those without a handler go back."""
+        leased_until = began + self._settings.lease.total_seconds()
         for job in taken:
             handler = self._handlers.get(job.kind)
             if handler is None:
                 self._reject(job)
                 continue
-            held = HeldDelivery(job, handler)
+            held = HeldDelivery(job, handler, leased_until)
             self.held[held.delivery] = held
             self._used[job.queue] += 1
             self._waiting.append(held)
