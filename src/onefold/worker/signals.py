@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -51,11 +52,15 @@ async def _run(
     supervised: bool,
 ) -> None:
     worker = make()
+    # Modules and declared jobs stay. To look through them takes 20 ms, in which no handler runs.
+    gc.collect()
+    gc.freeze()
     try:
         signals = _Signals(worker, deadline, supervised=supervised)
         with signals.handled() if _in_main_thread() else nullcontext():
             await worker.run()
     finally:
+        gc.unfreeze()
         await close()
 
 
