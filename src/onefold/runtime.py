@@ -238,10 +238,12 @@ def _let_go(task: asyncio.Task[Any]) -> None:
 def shielded(
     coroutine: Coroutine[Any, Any, T],
 ) -> tuple[asyncio.Task[T | None], asyncio.Future[T]]:
-    """Run a coroutine to its end even if its caller is cancelled, who awaits the future.
+    """Run a coroutine in a task. Its caller awaits the future; if cancelled, the task goes on.
 
-    If the future is cancelled, the task has the result or the error. Unlike `asyncio.shield`, the
-    task sets the future itself, so the caller goes on one turn of the loop earlier.
+    The future gets the result or the `Exception`. The task has the result, too; it has the error
+    if the future was cancelled before. Any other error, such as a cancellation of the task, is in
+    the task, and cancels the future. Unlike `asyncio.shield`, the task sets the future itself, so
+    the caller goes on one turn of the loop earlier.
     """
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task = kept_task(_settling(coroutine, outcome))

@@ -113,7 +113,7 @@ class TestComingBack:
 
             async def play() -> None:
                 await onefold.amigrate()
-                notifier = await onefold.context.database.abell()
+                notifier = await onefold.context.database.anotifier()
                 monitor = QueueMonitor(
                     onefold.context, worker_settings({}), notifier, asyncio.Event()
                 )

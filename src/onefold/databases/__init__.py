@@ -40,18 +40,18 @@ class Transact(Struct, Generic[T], frozen=True):
     write: bool = True
 
 
-Ring: TypeAlias = Callable[[str | None], None]
+Notify: TypeAlias = Callable[[str | None], None]
 """Called with the queue that may have a job to take; None is any queue."""
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """Notifies a worker when jobs may be due."""
 
-    is_heard: bool
+    is_listening: bool
     """False while it is not listening, and jobs may arrive without a notification."""
 
-    async def listen(self, ring: Ring) -> None:
-        """Call `ring` until cancelled."""
+    async def listen(self, notify: Notify) -> None:
+        """Call `notify` until cancelled."""
         ...
 
 
@@ -118,7 +118,7 @@ class Database(Store, Protocol):
         """
         ...
 
-    async def abell(self) -> Bell:
+    async def anotifier(self) -> Notifier:
         """Notifies a worker when jobs were stored."""
         ...
 

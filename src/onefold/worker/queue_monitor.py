@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from onefold.app.context import Context
-    from onefold.databases import Bell
+    from onefold.databases import Notifier
     from onefold.model.job import JobRow
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
@@ -51,7 +51,7 @@ class QueueMonitor:
         self,
         context: Context,
         settings: WorkerSettings,
-        notifier: Bell,
+        notifier: Notifier,
         wake: asyncio.Event,
     ) -> None:
         """`wake` is set when there may be something to take."""
@@ -237,7 +237,7 @@ class QueueMonitor:
 
     async def _pause(self) -> None:
         """Wait until a look is due. Jittered: idle workers must not look at the same time."""
-        poll = self._settings.poll.total_seconds() if self._notifier.is_heard else POLL
+        poll = self._settings.poll.total_seconds() if self._notifier.is_listening else POLL
         latest = time.monotonic() + poll * (1 + random.random() / 4)
         while True:
             self._look_wanted.clear()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.app.context import Context
-    from onefold.databases import Bell, Ring
+    from onefold.databases import Notifier, Notify
     from onefold.model.job import Job
     from onefold.worker.executor import Handlers
     from onefold.worker.settings import WorkerSettings
@@ -107,7 +107,7 @@ class Worker:
         declare: Callable[[], Awaitable[None]] | None = None,
         declared: Callable[[], Mapping[str, bool]] | None = None,
         *,
-        notified: Ring | None = None,
+        notified: Notify | None = None,
     ) -> None:
         """Made by `Onefold.worker`; `declare` stores the declared settings of queues.
 
@@ -121,7 +121,7 @@ class Worker:
         self._declare = declare
         self._declared = declared
         self._notified = notified
-        self._notifier: Bell | None = None
+        self._notifier: Notifier | None = None
         self._stop = asyncio.Event()
         self._started = False
         self._begun = asyncio.Event()
@@ -138,7 +138,7 @@ class Worker:
         self._started = True
         context, registry = self._context, self._registry
         after_commit = AfterCommit(context.hooks, self._read)
-        self._notifier = notifier = await context.database.abell()
+        self._notifier = notifier = await context.database.anotifier()
         if self._declare is not None:
             await self._declare()
         warnings = self._serve_declared()
@@ -163,7 +163,7 @@ class Worker:
             lambda job: after_commit.dead(job.tenant, job.id, registry.get(job.kind)),
         )
         listening = asyncio.create_task(
-            _restarted("the listener", lambda: notifier.listen(self._ring))
+            _restarted("the listener", lambda: notifier.listen(self._notify))
         )
         background = [asyncio.create_task(_restarted("the queue monitor", monitor.run))]
         if self.settings.chores:
@@ -249,7 +249,7 @@ class Worker:
         if self._monitor is not None:
             self._monitor.look_everywhere()
 
-    def _ring(self, queue: str | None) -> None:
+    def _notify(self, queue: str | None) -> None:
         if self._monitor is not None:
             self._monitor.notified(queue)
         if self._notified is not None:
@@ -258,7 +258,7 @@ class Worker:
     @property
     def is_notified(self) -> bool:
         """False while notifications may be missed."""
-        return self._notifier is not None and self._notifier.is_heard
+        return self._notifier is not None and self._notifier.is_listening
 
     async def rescue(self) -> None:
         """Rescue expired deliveries now instead of at the next interval."""

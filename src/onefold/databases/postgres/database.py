@@ -30,7 +30,7 @@ from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import classify, translated
 from onefold.databases.postgres.exchanges import PostgresExchanges
-from onefold.databases.postgres.notify import PostgresBell, SilentBell
+from onefold.databases.postgres.notify import PostgresNotifier, SilentNotifier
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
     TCP,
@@ -434,12 +434,12 @@ class PostgresDatabase:
                 return found
             rows = yield from execute(cursor, statement, self.clock)
 
-    async def abell(self) -> PostgresBell | SilentBell:
+    async def anotifier(self) -> PostgresNotifier | SilentNotifier:
         """Notifies a worker when jobs were stored."""
         await self.aidentity()
         if self._behind_pooler or not self.sql.notifies:
-            return SilentBell()
-        return PostgresBell(self._aconnect, self.schema)
+            return SilentNotifier()
+        return PostgresNotifier(self._aconnect, self.schema)
 
     def exchanges(self) -> PostgresExchanges | None:
         """Exchanges on a connection of their own. It prepares statements, for one shard."""

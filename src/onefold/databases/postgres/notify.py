@@ -21,7 +21,7 @@ from onefold.operations.statement import quoted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onefold.databases import Ring
+    from onefold.databases import Notify
 
 CHANNEL_BYTES: Final = 63
 FIRST_PAUSE: Final = 0.2
@@ -39,7 +39,7 @@ def channel(schema: str) -> str:
     return f"{spelled}.job"[:CHANNEL_BYTES]
 
 
-class PostgresBell:
+class PostgresNotifier:
     """Calls back with the queue of stored jobs, and with None if some may have been missed."""
 
     def __init__(
@@ -49,30 +49,30 @@ class PostgresBell:
         self._connect = connect
         self._channel = channel(schema)
         self._pause = FIRST_PAUSE
-        self.is_heard: bool = False
+        self.is_listening: bool = False
 
-    async def listen(self, ring: Ring) -> None:
+    async def listen(self, notify: Notify) -> None:
         """Run until cancelled."""
         while True:
             # While the server is unavailable, the worker's own calls report it.
             with suppress(psycopg.Error, DatabaseError):
-                await self._hear(ring)
+                await self._listen(notify)
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    async def _hear(self, ring: Ring) -> None:
+    async def _listen(self, notify: Notify) -> None:
         connection = await self._connect()
         try:
             listen = sql.SQL("listen {}").format(sql.Identifier(self._channel))
             if not await _answers(connection, listen):
                 return
-            self.is_heard, self._pause = True, FIRST_PAUSE
-            ring(None)  # notifications may have been missed
+            self.is_listening, self._pause = True, FIRST_PAUSE
+            notify(None)  # notifications may have been missed
             while await _answers(connection, CHECKED):
                 async for notification in connection.notifies(timeout=CHECK):
-                    ring(notification.payload)
+                    notify(notification.payload)
         finally:
-            self.is_heard = False
+            self.is_listening = False
             await connection.close()
 
 
@@ -94,12 +94,12 @@ async def _answers(
         _ = asked.cancelled() or asked.exception()  # else asyncio reports it as not retrieved
 
 
-class SilentBell:
+class SilentNotifier:
     """Behind a transaction pooler, LISTEN does not work: the worker polls."""
 
-    is_heard: bool = False
+    is_listening: bool = False
 
-    async def listen(self, ring: Ring) -> None:
+    async def listen(self, notify: Notify) -> None:
         """Run until cancelled; never calls back."""
-        del ring
+        del notify
         await asyncio.Event().wait()

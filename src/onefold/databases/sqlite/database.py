@@ -30,7 +30,7 @@ from onefold.databases.sqlite.handler_transaction import (
     open_transaction,
     put_away,
 )
-from onefold.databases.sqlite.notify import SqliteBell
+from onefold.databases.sqlite.notify import SqliteNotifier
 from onefold.databases.sqlite.writer import POLL, SqliteWriter, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
 from onefold.operations.migrations import latest
@@ -224,10 +224,10 @@ class SqliteDatabase:
     def exchanges(self) -> None:
         """None: the writer thread is the fastest way."""
 
-    async def abell(self) -> SqliteBell:
+    async def anotifier(self) -> SqliteNotifier:
         """Notifies a worker after a commit."""
         await self.aidentity()
-        return SqliteBell(self.connect)
+        return SqliteNotifier(self.connect)
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""
