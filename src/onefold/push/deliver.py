@@ -70,13 +70,13 @@ _FIXED: Final = {
 }
 
 
-def body_of(job: Job) -> bytes:
+def body_of(job: Job | JobRow) -> bytes:
     """The bytes to send and to sign, the same for all tries of a delivery."""
     return encode(
         PushEnvelope(
             id=job.id,
             queue=shown(job.tenant, job.queue),
-            payload_json=job.payload_json,
+            payload_json=msgspec.Raw(job.payload_json),
             attempt=job.attempt,
             max_attempts=job.max_attempts,
             defers=job.defers,
@@ -89,7 +89,7 @@ def body_of(job: Job) -> bytes:
 
 
 def headers_of(
-    job: Job,
+    job: Job | JobRow,
     body: bytes,
     signer: Signer | None,
     *,
@@ -185,13 +185,13 @@ class PushHandler:
         return self
 
     def bind(self, job: JobRow, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A push has the complete job as its only argument."""
+        """A push has the row of the job as its only argument."""
         del run
-        return (job.job(),), {}
+        return (job,), {}
 
     # --- the push -------------------------------------------------------------------------------
 
-    async def _push(self, job: Job) -> DeliveryOutcome | Parked:
+    async def _push(self, job: JobRow) -> DeliveryOutcome | Parked:
         """Send the job and return the outcome of its delivery."""
         target = self.targets.get(job.queue)
         if target is None:
@@ -203,7 +203,7 @@ class PushHandler:
             return await self._park(job, target.settings, exchange)
         return _delivery_outcome(exchange, outcome, job.fence)
 
-    async def _exchange(self, job: Job, target: PushTarget) -> PushExchange:
+    async def _exchange(self, job: JobRow, target: PushTarget) -> PushExchange:
         if target.endpoint is None:
             return NoResponse(target.fault or "the queue has no endpoint", 0.0)
         body = body_of(job)
@@ -217,7 +217,7 @@ class PushHandler:
         within = target.settings.timeout.total_seconds()
         return await self._sender.post(target.endpoint, body, headers, within=within)
 
-    async def _report_endpoint(self, job: Job, target: PushTarget, outcome: PushOutcome) -> None:
+    async def _report_endpoint(self, job: JobRow, target: PushTarget, outcome: PushOutcome) -> None:
         """Record whether the endpoint answers, is overloaded, is down, or is gone."""
         queue = job.queue
         self._answered(queue, not outcome.endpoint_failed)
@@ -230,7 +230,7 @@ class PushHandler:
         else:
             await self._breaker.answered(job, target.settings.mode)
 
-    async def _park(self, job: Job, settings: QueueSettings, exchange: PushExchange) -> Parked:
+    async def _park(self, job: JobRow, settings: QueueSettings, exchange: PushExchange) -> Parked:
         """Let the job wait for its ack. If the ack came already, nothing changes."""
         pause = FIRST_PAUSE
         while True:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from onefold.app.queues import Queues
-    from onefold.model.job import Job
+    from onefold.model.job import JobRow
     from onefold.model.queue import HoldReason, Mode, Queue
 
 FAILURES: Final = 5
@@ -63,15 +63,17 @@ class CircuitBreaker:
         for queue in [queue for queue, lock in self._locks.items() if not lock.locked()]:
             del self._locks[queue]
 
-    async def answered(self, job: Job, mode: Mode) -> None:
+    async def answered(self, row: JobRow, mode: Mode) -> None:
         """The endpoint has responded: end the hold.
 
         In ack mode a response only proves that the endpoint is up. A hold that the receiver
         requested ends with an ack.
         """
-        queue, until = job.queue, self._held.get(job.queue)
-        was_before = until is not None and job.taken_at is not None and job.taken_at < until
-        if queue in self._suspects and not was_before:
+        queue = row.queue
+        if queue not in self._suspects:
+            return
+        job, until = row.job(), self._held.get(queue)
+        if until is None or job.taken_at is None or job.taken_at >= until:
             self._suspects.discard(queue)
             only: HoldReason | None = "circuit" if mode == "ack" else None
             await _stored(queue, self._queues.aend_hold(queue, by=job, only=only))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import select
 import socket
@@ -162,6 +163,46 @@ NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 """`_try` has the timeout."""
 
 
+class Deadlines:
+    """Ends timeouts with one timer for all of them: a timer for each request would cost more."""
+
+    def __init__(self) -> None:
+        """Created in its event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._ends: dict[asyncio.Timeout, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._fires_at = math.inf
+
+    def add(self, timeout: asyncio.Timeout, seconds: float) -> None:
+        """Let a timeout that was entered without a deadline end after so many seconds."""
+        end = self._ends[timeout] = self._loop.time() + seconds
+        if end < self._fires_at:
+            self._set_timer(end)
+
+    def remove(self, timeout: asyncio.Timeout) -> None:
+        """Forget a timeout that was left."""
+        self._ends.pop(timeout, None)
+
+    def _set_timer(self, at: float) -> None:
+        self.close()
+        self._fires_at = at
+        self._timer = self._loop.call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        now = self._loop.time()
+        for timeout in [timeout for timeout, end in self._ends.items() if end <= now]:
+            del self._ends[timeout]
+            timeout.reschedule(now)
+        self._fires_at = math.inf
+        if self._ends:
+            self._set_timer(min(self._ends.values()))
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class PushSender:
     """Posts requests and returns responses. A receiver cannot cause an exception."""
 
@@ -174,6 +215,7 @@ class PushSender:
         self._resolver = CheckedResolver(policy, lookup)
         self._limits: dict[str, _ConnectionLimit] = {}
         """By the whole URL: an endpoint that hangs does not block others on the same host."""
+        self._deadlines = Deadlines()
         self._sites: dict[str, _Site] = {}
         """By URL of an endpoint that passed the check."""
         self._connector = Connector(
@@ -199,10 +241,11 @@ class PushSender:
     async def _try(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], within: float
     ) -> PushExchange:
-        began = time.monotonic()
+        began, timeout = time.monotonic(), asyncio.timeout(None)
         try:
             site = self._site(endpoint)
-            async with asyncio.timeout(within):
+            async with timeout:
+                self._deadlines.add(timeout, within)
                 return await self._post(site, body, headers, began)
         except TimeoutError:
             why = f"no answer within {within:g} s"
@@ -210,6 +253,8 @@ class PushSender:
             why = str(error)
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             why = connection_error(error)
+        finally:
+            self._deadlines.remove(timeout)
         return NoResponse(why, time.monotonic() - began)
 
     def _site(self, endpoint: Endpoint) -> _Site:
@@ -269,6 +314,7 @@ class PushSender:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._deadlines.close()
         await self._connector.close()
         await self._resolver.close()
 

@@ -7,14 +7,14 @@ has one signature per secret.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model.retry import parse_retry_after
-from onefold.model.timestamps import EPOCH, to_micros
+from onefold.model.timestamps import to_micros
 from onefold.web.webhooks.provider import keyring
 from onefold.web.webhooks.standard import read_key
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from onefold.web.webhooks.standard import Key
 
 
-SECOND: Final = timedelta(seconds=1)
 GONE: Final = 410
 THROTTLED: Final = frozenset({429, 502, 503, 504, 529})
 """Statuses of a receiver that is overloaded or being deployed."""
@@ -63,8 +62,7 @@ class Signer:
             )
         if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput("body", "must be the bytes that are sent")
-        to_micros(now, "now")
-        stamp = str((now.astimezone(UTC) - EPOCH) // SECOND)
+        stamp = str(to_micros(now, "now") // 1_000_000)
         content = b".".join((id.encode(), stamp.encode(), body))
         signatures = [key.sign(content) for secret, key in self.keys if not secret.expired(now)]
         if not signatures:
