@@ -163,7 +163,7 @@ NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 """`_try` has the timeout."""
 
 
-class Deadlines:
+class RequestDeadlines:
     """Ends timeouts with one timer for all of them: a timer for each request would cost more."""
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class PushSender:
         self._resolver = CheckedResolver(policy, lookup)
         self._limits: dict[str, _ConnectionLimit] = {}
         """By the whole URL: an endpoint that hangs does not block others on the same host."""
-        self._deadlines = Deadlines()
+        self._deadlines = RequestDeadlines()
         self._sites: dict[str, _Site] = {}
         """By URL of an endpoint that passed the check."""
         self._connector = Connector(
