@@ -16,6 +16,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from onefold.databases.postgres.libpq import LibpqSession
 from tests.crash.scenario import Scenario
 from tests.fixtures.place import Place
 from tests.race.crew import DEADLINE, processes, warm
@@ -136,6 +137,7 @@ class Watch:
         sqlite3.connect = watched_connect  # type: ignore[assignment] # pyright: ignore[reportAttributeAccessIssue]
         for cursor in (psycopg.Cursor, psycopg.AsyncCursor):
             wrap(cursor, "execute", self.tick)
+        wrap(LibpqSession, "request", self.tick)
         # What psycopg says by itself: the begin and commit of its transaction blocks.
         wrap(psycopg.Connection, "_exec_command", self.tick)
 

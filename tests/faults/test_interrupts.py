@@ -1,6 +1,5 @@
 """An interrupt reaches its caller, and no connection of the pool is lost."""
 
-from itertools import count
 from typing import Any
 
 import psycopg
@@ -8,40 +7,44 @@ import pytest
 
 from onefold import Onefold
 from onefold.databases.handler_transaction import abegin, begin
-from onefold.databases.postgres.transaction import COMMIT, Query, Session
+from onefold.databases.postgres.libpq import Session, Waits
 from tests.faults.callers import Caller
 
 CALLS = 12
 """More than the connections of a process."""
 
 
-class InterruptedSession(Session):
-    """A connection that is interrupted before one of its exchanges with the server."""
+@pytest.mark.parametrize("texts", [["select 1"], ["begin", "select 1", "commit"]])
+def test_an_interrupt_leaves_a_connection_that_is_known_to_be_midway(
+    postgres_url: str, texts: list[str]
+) -> None:
+    with Session.connect(postgres_url, autocommit=True) as session:
+        trip = session.exchange([session.request(text, {}) for text in texts])
+        next(trip)
+        trip.close()
 
-    exchanges_left: int = -1
-
-    def wait(self, *args: Any, **options: Any) -> Any:
-        self.exchanges_left -= 1
-        if self.exchanges_left == 0:
-            raise KeyboardInterrupt
-        return super().wait(*args, **options)
+        assert session.is_midway
+        session.close()
 
 
-def test_an_interrupt_in_a_pipeline_is_not_taken_for_a_lost_connection(postgres_url: str) -> None:
-    interrupted = 0
-    for exchange in count(1):
-        with InterruptedSession.connect(postgres_url, autocommit=True) as session:
-            session.exchanges_left = exchange
-            try:
-                session.send([Query(b"begin"), Query(b"select 1"), Query(COMMIT)])
-            except KeyboardInterrupt:
-                session.close()
-                interrupted += 1
-            else:
-                session.exchanges_left = -1
-                break
+def test_an_interrupt_is_raised_and_its_connection_is_replaced(
+    postgres_url: str, migrated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Onefold(postgres_url, schema=migrated) as onefold:
+        for call in range(CALLS):
+            with monkeypatch.context() as patched:
+                patched.setattr(Session, "drive", _interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    onefold.enqueue("email", unique_key=str(call))
 
-    assert interrupted > 1
+        assert onefold.enqueue("email").inserted
+
+
+def _interrupted(session: Session, trips: Waits[Any]) -> Any:
+    """Interrupted while it waits for the response."""
+    next(trips)
+    assert session.is_midway
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

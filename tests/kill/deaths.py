@@ -83,7 +83,7 @@ class Death(NamedTuple):
             onefold.subscribe(self._hear)
         if self.statement or self.number:
             # Seconds of a test, and not a quarter of a minute.
-            transaction.AWAKE = b"set local idle_in_transaction_session_timeout = 1000"  # type: ignore[misc]
+            transaction.AWAKE = "1000"  # type: ignore[misc]
             watch = StatementWatch(self)
             watch.wrap_drivers()
             watch.armed = True

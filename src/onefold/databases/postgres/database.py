@@ -30,6 +30,7 @@ from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import classify, translated
 from onefold.databases.postgres.exchanges import PostgresExchanges
+from onefold.databases.postgres.libpq import PIPELINES, AsyncSession, Session
 from onefold.databases.postgres.notify import PostgresNotifier, SilentNotifier
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
@@ -41,12 +42,9 @@ from onefold.databases.postgres.pool import (
     open_in_this_loop,
 )
 from onefold.databases.postgres.transaction import (
-    PIPELINES,
     RETRIED,
-    AsyncSession,
     Effort,
     PostgresTransaction,
-    Session,
     awaited,
     called,
     execute,
@@ -193,8 +191,10 @@ class PostgresDatabase:
             try:
                 attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 sql = self._sql_retry if effort.resends else self._sql_first_try
-                return run(attempt.run(build, sql), called)
+                return connection.drive(attempt.run(build, sql))
             except BaseException as error:
+                if connection.is_midway:  # interrupted
+                    connection.close()
                 with suppress(psycopg.Error):
                     connection.rollback()
                 if not isinstance(error, RETRIED):
@@ -224,7 +224,7 @@ class PostgresDatabase:
             try:
                 attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 sql = self._sql_retry if effort.resends else self._sql_first_try
-                return await run_async(attempt.run(build, sql), awaited)
+                return await connection.drive(attempt.run(build, sql))
             except Exception as error:
                 with suppress(psycopg.Error):
                     await connection.rollback()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg_pool
 
-from onefold.databases.postgres.transaction import AsyncSession, Session
+from onefold.databases.postgres.libpq import AsyncSession, Session
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -4,20 +4,21 @@
 itself. Such a statement needs no transaction block if it cannot wait for a lock; neither does one
 that only reads.
 
-A try is a generator that yields calls of psycopg, whose methods have the same names on blocking and
-on async connections: `run(tries, called)` or `await run_async(tries, awaited)`.
+A try is a generator of trips to the server, which the connection drives.
+
+On connections of the caller, a statement is run by a cursor: by a generator that yields calls of
+psycopg, whose methods have the same names on blocking and on async connections:
+`run(calls, called)` or `await run_async(calls, awaited)`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator
 from datetime import timedelta
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 import psycopg
@@ -26,14 +27,14 @@ from psycopg.rows import TupleRow
 from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
 from onefold.databases.postgres.errors import classify, translated
+from onefold.databases.postgres.libpq import values_of
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
-from onefold.operations.statement import Rows, array_literal, compiled
+from onefold.operations.statement import Rows, compiled
 from onefold.operations.unique_keys import Restart
 
 if TYPE_CHECKING:
-    from psycopg.abc import PQGen
-
     from onefold.databases import Build, Clock
+    from onefold.databases.postgres.libpq import AsyncSession, Request, Session, Waits
     from onefold.operations.statement import Sql, Statement
 
 T = TypeVar("T")
@@ -55,38 +56,14 @@ async def awaited(call: tuple[Any, ...]) -> Any:
     return await function(*arguments)
 
 
-class Query(NamedTuple):
-    """A statement as psycopg takes it."""
-
-    text: bytes
-    parameters: Mapping[str, Any] | None = None
-    cursor: Any = None
-    """Receives the result. None: it is not needed, and the statement is not prepared."""
-
-
 @cache
 def _encoded(text: str) -> bytes:
     return compiled(text, "pyformat")[0].encode()
 
 
-def _query(
-    cursor: Cursor, statement: Statement, clock: Clock, patience: str | None = None
-) -> Query:
-    parameters = statement.arrays(array_literal)
-    parameters["now"] = None if clock is None else clock()
-    parameters["patience"] = patience
-    return Query(_encoded(statement.text), parameters, cursor)
-
-
-def execute(
-    cursor: Cursor, statement: Statement, clock: Clock, patience: str | None = None
-) -> Calls[Rows]:
-    """Run one statement on a cursor that gives tuples.
-
-    `patience`: the lock timeout that a statement sets which is committed by itself.
-    """
-    text, parameters, _ = _query(cursor, statement, clock, patience)
-    yield cursor.execute, text, parameters
+def execute(cursor: Cursor, statement: Statement, clock: Clock) -> Calls[Rows]:
+    """Run one statement on a cursor that gives tuples."""
+    yield cursor.execute, _encoded(statement.text), values_of(statement, clock)
     return (yield from fetch(cursor))
 
 
@@ -194,101 +171,29 @@ class Effort:
         return random.random() * min(PAUSE * 2.0**self._tries, LONGEST_PAUSE)
 
 
-PIPELINES: Final = psycopg.Pipeline.is_supported()
-"""libpq has them since version 14; without them, the statements are sent one by one."""
-
-BEGIN: Final = b"begin isolation level read committed"
-COMMIT: Final = b"commit"
+BEGIN: Final = "begin isolation level read committed"
+COMMIT: Final = "commit"
 
 # Below the server's deadlock_timeout, a second by default: our transaction fails, not another.
 PATIENT: Final = "800"
 IMPATIENT: Final = "50"
 
 # A process that is frozen between two statements must not keep its rows locked for long.
-AWAKE: Final = b"set local idle_in_transaction_session_timeout = 15000"
+AWAKE: Final = "15000"
 
+LIMITS: Final = (
+    "select set_config('lock_timeout', :patience::text, true),"
+    " set_config('idle_in_transaction_session_timeout', :awake::text, true)"
+)
 # The number of the transaction, by which the server knows its status. Another server has
 # other transactions with the same numbers, and so has a server that was promoted meanwhile.
-NUMBER: Final = b"select pg_current_xact_id()::text"
-_SERVER: Final = b"system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
-SERVER: Final = b"select " + _SERVER + b" from pg_control_system()"
+NUMBERED: Final = LIMITS + ", pg_current_xact_id()::text"
+_SERVER: Final = "system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+SERVER: Final = f"select {_SERVER} from pg_control_system()"  # noqa: S608 - ours
 STATUS: Final = (
-    b"select case when " + _SERVER + b" = %s::text then pg_xact_status(%s::text::xid8) end"
-    b" from pg_control_system()"
+    f"select case when {_SERVER} = :server::text"  # noqa: S608 - ours
+    " then pg_xact_status(:number::text::xid8) end from pg_control_system()"
 )
-
-FEW_ROWS: Final = 10
-
-
-class Session(psycopg.Connection[TupleRow]):
-    """A connection with a cursor of ours, and a count of the server's responses."""
-
-    answers: int = 0
-    server: str | None = None
-    """The result of `SERVER`: known once a transaction of several statements has begun."""
-
-    @cached_property
-    def ours(self) -> psycopg.Cursor[TupleRow]:
-        """A cursor that is used again.
-
-        A new cursor has to prepare the adaptation of each parameter type: a tenth of an enqueue.
-        """
-        return self.cursor()
-
-    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
-        """Every exchange with the server goes through here."""
-        answer = super().wait(gen, *args, **options)
-        self.answers += 1
-        return answer
-
-    def send(self, queries: Sequence[Query]) -> None:
-        """Run statements in one round trip."""
-        try:
-            with self.pipeline() if PIPELINES else nullcontext():
-                for text, parameters, cursor in queries:
-                    if cursor is None:
-                        self.execute(text, prepare=False)
-                    else:
-                        cursor.execute(text, parameters)
-        except psycopg.Error as error:
-            # An interrupted pipeline cannot be left, and psycopg raises that error instead.
-            if isinstance(error.__context__, KeyboardInterrupt):
-                raise error.__context__ from None
-            raise
-
-
-class AsyncSession(psycopg.AsyncConnection[TupleRow]):
-    """`Session`, awaited."""
-
-    answers: int = 0
-    server: str | None = None
-
-    @cached_property
-    def ours(self) -> psycopg.AsyncCursor[TupleRow]:
-        """A cursor that is used again."""
-        return self.cursor()
-
-    async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
-        """Every exchange with the server goes through here."""
-        answer = await super().wait(gen, *args, **options)
-        self.answers += 1
-        return answer
-
-    async def send(self, queries: Sequence[Query]) -> None:
-        """Run statements in one round trip."""
-        pipeline: psycopg.AsyncPipeline | None = None
-        try:
-            async with self.pipeline() if PIPELINES else nullcontext() as pipeline:
-                for text, parameters, cursor in queries:
-                    if cursor is None:
-                        await self.execute(text, prepare=False)
-                    else:
-                        await cursor.execute(text, parameters)
-        except asyncio.CancelledError:
-            if pipeline is not None:
-                # Psycopg would fetch these when it is collected, without a connection.
-                pipeline.result_queue.clear()
-            raise
 
 
 class PostgresTransaction:
@@ -299,7 +204,6 @@ class PostgresTransaction:
     ) -> None:
         """`effort` decides how long to wait for a lock at a time, and knows earlier tries."""
         self._connection = connection
-        self._cursor: Cursor = connection.ours
         self._clock = clock
         self._effort = effort
         self._patience = PATIENT if effort.patient else IMPATIENT
@@ -307,7 +211,7 @@ class PostgresTransaction:
         self._number = ""
         """The number of the transaction block, if one has begun."""
 
-    def run(self, build: Build[T], sql: Sql) -> Calls[T]:
+    def run(self, build: Build[T], sql: Sql) -> Waits[T]:
         """Run the operation and commit. The caller rolls back after an error.
 
         If an earlier try was committed, and only its response was lost, return the result of that
@@ -328,60 +232,56 @@ class PostgresTransaction:
             result = finished.value
         if self._number:
             effort.unconfirmed = Unconfirmed(self._number, connection.server or "", result)
-            yield (connection.commit,)
-        last = self._cursor.pgresult
-        if last is not None and last.ntuples > FEW_ROWS:
-            del connection.ours  # it would keep a long result in memory
+            yield from self._run_text(COMMIT)
         return result
 
-    def _is_committed(self, earlier: Unconfirmed) -> Calls[bool]:
+    def _run_text(self, text: str, **given: str) -> Waits[Rows]:
+        return self._connection.execute_request(self._connection.request(text, given))
+
+    def _is_committed(self, earlier: Unconfirmed) -> Waits[bool]:
         """Whether a commit without a response succeeded; raises `StillOpen` while it is open."""
         if not earlier.server:
             return False
-        cursor = self._cursor
         try:
-            yield cursor.execute, STATUS, [earlier.server, earlier.number]
+            rows = yield from self._run_text(STATUS, server=earlier.server, number=earlier.number)
         except psycopg.errors.InvalidParameterValue:
             return False  # a number that this server has not reached
-        ((status,),) = yield (cursor.fetchall,)
+        ((status,),) = rows
         if status == "in progress":
             raise StillOpen
         return bool(status == "committed")
 
-    def _server(self) -> Calls[str]:
+    def _server(self) -> Waits[str]:
         """The identity of the server; empty if it is not available."""
-        cursor = self._cursor
         try:
-            yield cursor.execute, SERVER
+            ((server,),) = yield from self._run_text(SERVER)
         except psycopg.Error:
             if self._connection.closed:
                 raise
             return ""
-        ((server,),) = yield (cursor.fetchall,)
         return str(server)
 
-    def _execute(self, statement: Statement) -> Calls[Rows]:
-        is_autocommit = statement.alone and not statement.waits
-        if self._number or not self._write or is_autocommit:
-            return (yield from execute(self._cursor, statement, self._clock, self._patience))
-        return (yield from self._begin(statement))
+    def _execute(self, statement: Statement) -> Waits[Rows]:
+        connection = self._connection
+        request = connection.request(
+            statement.text, values_of(statement, self._clock, self._patience)
+        )
+        if self._number or not self._write or (statement.alone and not statement.waits):
+            return connection.execute_request(request)
+        return self._begin(request, alone=statement.alone)
 
-    def _begin(self, statement: Statement) -> Calls[Rows]:
+    def _begin(self, first: Request, *, alone: bool) -> Waits[Rows]:
         """Begin with the first statement, and commit if it may be committed by itself."""
         connection = self._connection
-        patience = f"set local lock_timeout = {self._patience}".encode()
-        begin = [Query(BEGIN), Query(patience), Query(AWAKE)]
-        if statement.alone:
-            query = _query(self._cursor, statement, self._clock)
-            yield connection.send, [*begin, query, Query(COMMIT)]
-            return (yield from fetch(self._cursor))
+        limits = {"patience": self._patience, "awake": AWAKE}
+        begin = connection.request(BEGIN, {})
+        if alone:
+            limited, commit = connection.request(LIMITS, limits), connection.request(COMMIT, {})
+            _, _, rows, _ = yield from connection.exchange((begin, limited, first, commit))
+            return rows
         if connection.server is None:
             connection.server = yield from self._server()
-        # In one message, without a pipeline. After a pipeline psycopg sends a Flush, at which the
-        # server stops the clock of its idle timeout.
-        block = b"; ".join([*(query.text for query in begin), NUMBER])
-        yield (partial(self._cursor.execute, block, prepare=False),)
-        while self._cursor.nextset():
-            pass
-        ((self._number,),) = yield (self._cursor.fetchall,)
-        return (yield from execute(self._cursor, statement, self._clock, self._patience))
+        numbered = connection.request(NUMBERED, limits)
+        _, ((*_, number),), rows = yield from connection.exchange((begin, numbered, first))
+        self._number = number
+        return rows

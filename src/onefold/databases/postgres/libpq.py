@@ -1,0 +1,290 @@
+"""Statements on our own connections, by calls of libpq.
+
+Psycopg's cursor takes twice the time for a statement, and its pipeline four times the time. Values
+are sent as text: each has a cast in its statement. A statement is prepared when it is used again,
+unless there is a pooler.
+
+A trip to the server is a generator. It yields what it waits for, as those of psycopg do, and
+`drive` waits, blocking or awaiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import waiting
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.rows import TupleRow
+from psycopg.waiting import Ready, Wait
+
+from onefold.operations.statement import Rows, array_literal, compiled, run_async
+
+if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGconn, PGresult
+
+    from onefold.databases import Clock
+    from onefold.operations.statement import Statement
+
+T = TypeVar("T")
+
+Waits: TypeAlias = Generator[Wait, Ready | int, T]
+"""Yields what it waits for on the socket; receives what is ready, or nothing after a while."""
+
+PIPELINES: Final = psycopg.Pipeline.is_supported()
+"""libpq has them since version 14; without them, the statements are sent one by one."""
+
+INTERRUPTIBLE: Final = 0.1
+"""Seconds after which a blocking wait lets Python handle signals."""
+
+
+class SessionStatement:
+    """A statement on one connection: its name there, and how its values are read and written."""
+
+    def __init__(self, text: str, name: bytes, connection: Any) -> None:
+        numbered, self._parameters = compiled(text, "numbered")
+        self.text: bytes = numbered.encode()
+        self.name = name
+        self.is_prepared: bool = False
+        self.was_used: bool = False
+        self._formats = [PyFormat.TEXT] * len(self._parameters)
+        self._transformer = Transformer(connection)
+        self._knows_columns = False
+
+    def values(self, given: Mapping[str, Any]) -> Sequence[Any]:
+        """The values as text, in their order."""
+        values = [given[name] for name in self._parameters]
+        return self._transformer.dump_sequence(values, self._formats)
+
+    def rows(self, result: PGresult) -> Rows:
+        """The rows of a result; its columns are those of the first one."""
+        if not result.nfields:
+            return ()
+        transformer = self._transformer
+        transformer.set_pgresult(result, set_loaders=not self._knows_columns)
+        self._knows_columns = True
+        rows = transformer.load_rows(0, result.ntuples, tuple)
+        transformer.set_pgresult(None, set_loaders=False)  # free the result
+        return rows
+
+
+def values_of(statement: Statement, clock: Clock, patience: str | None = None) -> dict[str, Any]:
+    """The values of a statement.
+
+    `patience`: the lock timeout that a statement sets which is committed by itself.
+    """
+    given = statement.arrays(array_literal)
+    given["now"] = None if clock is None else clock()
+    given["patience"] = patience
+    return given
+
+
+class Request(NamedTuple):
+    """A statement that is to be sent, and its values."""
+
+    statement: SessionStatement
+    values: Sequence[Any]
+
+
+class LibpqSession(psycopg.BaseConnection[TupleRow]):
+    """What blocking and async connections have in common."""
+
+    answers: int = 0
+    """How many responses the server has given."""
+    server: str | None = None
+    """The identity of the server: known once a transaction of several statements has begun."""
+
+    @cached_property
+    def statements(self) -> dict[str, SessionStatement]:
+        """The statements that this connection has used, by their text: as many as we have."""
+        return {}
+
+    @property
+    def is_midway(self) -> bool:
+        """True if a response was not read to its end: the connection cannot be used again."""
+        pq = self.pgconn
+        return (
+            pq.transaction_status == TransactionStatus.ACTIVE
+            or pq.pipeline_status != PipelineStatus.OFF
+        )
+
+    def request(self, text: str, given: Mapping[str, Any]) -> Request:
+        """A statement with its values, ready to be sent."""
+        statement = self.statements.get(text)
+        if statement is None:
+            name = b"onefold_%d" % len(self.statements)
+            statement = self.statements[text] = SessionStatement(text, name, self)
+        return Request(statement, statement.values(given))
+
+    def execute_request(self, request: Request) -> Waits[Rows]:
+        """Run one statement."""
+        (rows,) = yield from self.exchange((request,))
+        return rows
+
+    def exchange(self, requests: Sequence[Request]) -> Waits[list[Rows]]:
+        """Run statements in one round trip; the first error is raised, and ends them."""
+        prepares = self.prepare_threshold is not None
+        steps: list[Step] = []
+        for statement, values in requests:
+            if not statement.is_prepared and statement.was_used and prepares:
+                steps.append((statement, None))  # for the next time
+                statement.was_used = False
+            else:
+                statement.was_used = True
+            steps.append((statement, values))
+        results: list[PGresult] = []
+        if PIPELINES or len(steps) == 1:
+            results = yield from _trip(self.pgconn, steps)
+        else:
+            for step in steps:
+                results += yield from _trip(self.pgconn, [step])
+        self.answers += 1
+        return [
+            statement.rows(result)
+            for (statement, values), result in zip(steps, results, strict=True)
+            if values is not None
+        ]
+
+
+Step: TypeAlias = tuple[SessionStatement, Sequence[Any] | None]
+"""A statement with its values; without them, it is prepared."""
+
+
+def _trip(pq: PGconn, steps: Sequence[Step]) -> Waits[list[PGresult]]:
+    if len(steps) == 1:
+        _send(pq, *steps[0])
+        end = None
+    else:
+        end = ExecStatus.PIPELINE_SYNC
+        pq.enter_pipeline_mode()
+        for step in steps:
+            _send(pq, *step)
+        # Nothing follows the Sync: at a Flush, the server stops the clock of its idle timeout.
+        pq.pipeline_sync()
+    while pq.flush():
+        if (yield Wait.RW) & Ready.R:
+            pq.consume_input()
+    results, error = yield from _results(pq, steps, end)
+    if error is not None:
+        raise error
+    return results
+
+
+def _send(pq: PGconn, statement: SessionStatement, values: Sequence[Any] | None) -> None:
+    if values is None:
+        pq.send_prepare(statement.name, statement.text)
+    elif statement.is_prepared:
+        pq.send_query_prepared(statement.name, values)
+    else:
+        pq.send_query_params(statement.text, values)
+
+
+SUCCESS: Final = {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}
+NOTHING: Final = {None, ExecStatus.PIPELINE_ABORTED}
+
+
+def _results(
+    pq: PGconn, steps: Sequence[Step], end: ExecStatus | None
+) -> Waits[tuple[list[PGresult], psycopg.Error | None]]:
+    """The results until the end, and the first error."""
+    results: list[PGresult] = []
+    error: psycopg.Error | None = None
+    try:
+        while (result := (yield from _next(pq))) is not None or end is not None:
+            status = None if result is None else result.status
+            if result is not None and status in SUCCESS:
+                statement, values = steps[len(results)]
+                statement.is_prepared = statement.is_prepared or values is None
+                results.append(result)
+            elif status == end:
+                pq.exit_pipeline_mode()
+                break
+            elif result is not None and status not in NOTHING:
+                error = error or psycopg.errors.error_from_result(result, encoding="utf-8")
+    except psycopg.Error as lost:
+        # The server's own error, if it has sent one before it closed the connection.
+        error = error or lost
+    return results, error
+
+
+def _next(pq: PGconn) -> Waits[PGresult | None]:
+    while pq.is_busy():
+        if (yield Wait.R):
+            pq.consume_input()
+    result = pq.get_result()
+    if result is None and pq.status != ConnStatus.OK:
+        # libpq would return None without end.
+        raise psycopg.OperationalError("the connection is lost")
+    return result
+
+
+class Session(LibpqSession, psycopg.Connection[TupleRow]):
+    """A blocking connection."""
+
+    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Every exchange of psycopg goes through here."""
+        answer = super().wait(gen, *args, **options)
+        self.answers += 1
+        return answer
+
+    def drive(self, trips: Waits[T]) -> T:
+        """Carry out trips to the server."""
+        return waiting.wait(trips, self.pgconn.socket, INTERRUPTIBLE)
+
+
+class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
+    """An async connection. Its event loop keeps watching its socket between our trips."""
+
+    _watched: tuple[asyncio.AbstractEventLoop, int] | None = None
+    _waiter: asyncio.Future[Ready] | None = None
+
+    async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Every exchange of psycopg goes through here; psycopg watches the socket itself."""
+        self._unwatch()
+        answer = await super().wait(gen, *args, **options)
+        self.answers += 1
+        return answer
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._unwatch()
+        await super().close()
+
+    async def drive(self, trips: Waits[T]) -> T:
+        """Carry out trips to the server."""
+        try:
+            return await run_async(trips, self._ready)
+        except BaseException:
+            self._unwatch()  # libpq may have closed the socket
+            raise
+        finally:
+            self._waiter = None
+
+    def _ready(self, wanted: Wait) -> asyncio.Future[Ready]:
+        loop, socket = self._watched or self._watch()
+        self._waiter = waiter = loop.create_future()
+        if wanted & Wait.W:
+            loop.add_writer(socket, self._wake, Ready.W)
+            waiter.add_done_callback(lambda _: loop.remove_writer(socket))
+        return waiter
+
+    def _watch(self) -> tuple[asyncio.AbstractEventLoop, int]:
+        self._watched = watched = asyncio.get_running_loop(), self.pgconn.socket
+        watched[0].add_reader(watched[1], self._wake, Ready.R)
+        return watched
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            (loop, socket), self._watched = self._watched, None
+            loop.remove_reader(socket)
+
+    def _wake(self, ready: Ready) -> None:
+        if self._waiter is None:
+            self._unwatch()  # perhaps the server has closed an idle connection
+        elif not self._waiter.done():
+            self._waiter.set_result(ready)
