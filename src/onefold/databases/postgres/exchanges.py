@@ -17,19 +17,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
-from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
+from onefold.databases.postgres.libpq import SessionStatement, values_of
 from onefold.errors import DatabaseError
-from onefold.operations.statement import array_literal, compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from psycopg.pq.abc import PGconn, PGresult
 
     from onefold.databases import Build, Clock
-    from onefold.operations.statement import Operation, Rows, Sql, Statement
+    from onefold.operations.statement import Operation, Sql, Statement
 
 SESSION: Final = (
     b"set default_transaction_isolation = 'read committed';"
@@ -46,43 +45,13 @@ class _Unsuitable(Exception):
     """A statement that cannot be sent here."""
 
 
-class _PreparedStatement:
-    """A statement that this connection has prepared."""
-
-    def __init__(self, name: bytes, parameters: tuple[str, ...], session: Any) -> None:
-        self.name = name
-        self._parameters = parameters
-        self._transformer = Transformer(session)
-        self._knows_columns = False
-
-    def values(self, given: Mapping[str, Any]) -> list[bytes | None]:
-        """The values as text; each has a cast in the statement."""
-        return [_text(given[name]) for name in self._parameters]
-
-    def rows(self, result: PGresult) -> Rows:
-        """The rows of a result; its columns are those of the first one."""
-        self._transformer.set_pgresult(result, set_loaders=not self._knows_columns)
-        self._knows_columns = True
-        rows = self._transformer.load_rows(0, result.ntuples, tuple)
-        self._transformer.set_pgresult(None, set_loaders=False)  # free the result
-        return rows
-
-
-def _text(value: object) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str | int):
-        return str(value).encode()
-    raise _Unsuitable
-
-
 class _SentOperation:
     """An operation whose statement was sent."""
 
     def __init__(self, operation: Operation[Any], answered: Callable[[Any], None]) -> None:
         self.operation = operation
         self.answered = answered
-        self.prepared: _PreparedStatement | None = None
+        self.prepared: SessionStatement | None = None
         self.result: PGresult | None = None
         self.failed = False
 
@@ -106,7 +75,7 @@ class PostgresExchanges:
         """The connection, as soon as it can be used."""
         self._socket = -1
         """Its socket; libpq does not name it any more if the connection is lost."""
-        self._prepared: dict[str, _PreparedStatement] = {}
+        self._prepared: dict[str, SessionStatement] = {}
         self._open: deque[_SentOperation] = deque()
         """Exchanges without a response, in the order in which they were sent."""
         self._connecting: asyncio.Task[None] | None = None
@@ -195,7 +164,7 @@ class PostgresExchanges:
         self._open.append(exchange)
         try:
             exchange.prepared = self._send_one(statement, pq)
-        except _Unsuitable:
+        except (_Unsuitable, psycopg.DataError):
             exchange.failed = True  # the operation runs again on the pool
         except psycopg.Error:
             self._lose()
@@ -207,20 +176,19 @@ class PostgresExchanges:
         else:
             self._write()
 
-    def _send_one(self, statement: Statement, pq: PGconn) -> _PreparedStatement:
+    def _send_one(self, statement: Statement, pq: PGconn) -> SessionStatement:
         if statement.waits or not statement.alone:
             raise _Unsuitable
         prepared = self._prepared.get(statement.text)
-        given = statement.arrays(array_literal)
-        given["now"] = None if self._clock is None else self._clock()
+        given = values_of(statement, self._clock)
         if prepared is not None:
             pq.send_query_prepared(prepared.name, prepared.values(given))
             return prepared
-        text, names = compiled(statement.text, "numbered")
-        prepared = _PreparedStatement(b"onefold_%d" % len(self._prepared), names, self._session)
+        name = b"onefold_%d" % len(self._prepared)
+        prepared = SessionStatement(statement.text, name, self._session)
         values = prepared.values(given)
-        pq.send_prepare(prepared.name, text.encode())
-        pq.send_query_prepared(prepared.name, values)
+        pq.send_prepare(name, prepared.text)
+        pq.send_query_prepared(name, values)
         self._prepared[statement.text] = prepared
         return prepared
 
