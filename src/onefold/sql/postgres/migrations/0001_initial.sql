@@ -68,7 +68,10 @@ create table onefold.job (
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.1,
     autovacuum_analyze_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 1
+    autovacuum_vacuum_cost_delay = 1,
+    -- An empty queue keeps its pages. A plan that is made for a file without pages would read the whole
+    -- table later, until it is analyzed; and cutting pages off needs an exclusive lock.
+    vacuum_truncate = false
 );
 
 -- One index for every scope of a unique key: a row is in it exactly while the job holds its key.
@@ -138,7 +141,12 @@ create table onefold.claim (
     fingerprint text collate "C",
     result text,
     primary key (shard, tenant, surface, scope, key)
-) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+) with (
+    fillfactor = 80,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    vacuum_truncate = false
+);
 
 create index claim_expiry on onefold.claim (shard, expires_at) where expires_at is not null;
 
