@@ -51,6 +51,7 @@ __all__ = [
     "Command",
     "End",
     "Execute",
+    "Look",
     "Pause",
     "Procedure",
     "Runtime",
@@ -72,6 +73,12 @@ class Batch(Struct, Generic[T], frozen=True):
     """Run one item of a plural operation, committed together with items of other callers."""
 
     item: Item[Any, T]
+
+
+class Look(Struct, Generic[T], frozen=True):
+    """Read a few rows by their keys, in one statement."""
+
+    build: Build[T]
 
 
 class Begin(Struct, frozen=True):
@@ -120,7 +127,9 @@ class Pause(Struct, frozen=True):
     seconds: float
 
 
-Command: TypeAlias = Transact[Any] | Batch[Any] | Begin | Execute[Any] | End | Call | Send | Pause
+Command: TypeAlias = (
+    Transact[Any] | Batch[Any] | Look[Any] | Begin | Execute[Any] | End | Call | Send | Pause
+)
 Procedure: TypeAlias = Generator[Command, Any, T]
 
 
@@ -163,6 +172,8 @@ class Runtime:
                 return self.store.batch(item)
             case Transact(build, write):
                 return self.store.transact(build, write=write)
+            case Look(build):
+                return self.store.transact(build, write=False)
             case Execute(transaction, build):
                 return transaction.execute(build)
             case End(transaction, commit, last):
@@ -183,6 +194,8 @@ class Runtime:
                 return await self.store.abatch(item)
             case Transact(build, write):
                 return await self.store.atransact(build, write=write)
+            case Look(build):
+                return await self.store.alook(build)
             case Execute(transaction) | End(transaction) if transaction.blocking:
                 return await in_thread(self.perform, command)
             case Execute(transaction, build):

@@ -87,6 +87,13 @@ class Store(Protocol):
         """`transact`, awaited."""
         ...
 
+    async def alook(self, build: Build[T]) -> T:
+        """Read a few rows by their keys, in one statement, awaited.
+
+        It may run in the event loop itself.
+        """
+        ...
+
     def batch(self, item: Item[Any, T]) -> T:
         """Run an item of a plural operation, committed together with items of other callers."""
         ...

@@ -220,6 +220,10 @@ class AliasStore:
         """`transact`, awaited."""
         return await self.database.atransact(build, write=write)
 
+    async def alook(self, build: Build[T]) -> T:
+        """Read a few rows by their keys, in one statement, awaited."""
+        return await self.database.alook(build)
+
     def batch(self, item: Item[Any, T]) -> T:
         """Run an item of a plural operation, committed together with items of other callers."""
         return self.database.batch(item)

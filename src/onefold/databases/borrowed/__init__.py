@@ -163,6 +163,10 @@ class Borrowed(ABC):
             self.connection, "is a sync connection. Call the method without the leading a."
         )
 
+    async def alook(self, build: Build[T]) -> T:
+        """Read by keys, as any other operation."""
+        return await self.atransact(build, write=False)
+
     def batch(self, item: Item[Any, T]) -> T:
         """Run an item alone: nothing else commits with the caller's transaction."""
         return self.transact(item.alone)

@@ -242,6 +242,10 @@ class PostgresDatabase:
             if lost:
                 await pool.check()
 
+    async def alook(self, build: Build[T]) -> T:
+        """Read by keys, as any other operation."""
+        return await self.atransact(build, write=False)
+
     def batch(self, item: Item[Any, T]) -> T:
         """Run one item, in one commit with the items of other threads."""
         state = self._current()

@@ -110,6 +110,26 @@ class SqliteDatabase:
             return await self.abatch(single(build))
         return await self._hop(lambda: self._read(build))
 
+    async def alook(self, build: Build[T]) -> T:
+        """Read by keys in the event loop: a thread takes longer than the read itself.
+
+        It does not wait: in WAL mode a reader needs no lock that a writer has, and there is no
+        busy timeout.
+        """
+        state = self._current()
+        connection = None if state.identity is None else state.readers.take()
+        if connection is not None:
+            try:
+                return self._operate(connection, build)
+            except sqlite3.Error:
+                pass  # The file is being opened or closed. A thread can wait for that.
+            finally:
+                put_away(state.readers, connection)
+        return await self._hop(lambda: self._read(build))
+
+    def _operate(self, connection: sqlite3.Connection, build: Build[T]) -> T:
+        return run(build(self.sql), lambda one: execute(connection, one, self.clock))
+
     def batch(self, item: Item[Any, T]) -> T:
         """Write one item, in one commit with the items of other callers."""
         self.identity()
@@ -133,7 +153,7 @@ class SqliteDatabase:
         connection = readers.take() or self.connect()
         try:
             connection.execute("begin")  # so that all reads see the same state of the file
-            return run(build(self.sql), lambda s: execute(connection, s, self.clock))
+            return self._operate(connection, build)
         finally:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")

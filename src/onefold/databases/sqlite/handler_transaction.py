@@ -254,18 +254,27 @@ class AsyncSqlite:
         return await called_in(self._thread, work)
 
     async def begin(self, first: Build[Any] | None) -> None:
-        """Open the connection if it is new, begin, and run the first operation: in one hop."""
+        """Open the connection if it is new, begin, and run the first operation.
+
+        If the file is not locked, this is done at once, in the event loop: nothing reaches the
+        disk before the commit. To wait for the lock, it takes one hop to the thread.
+        """
+        database = self._database
 
         def work() -> None:
-            database = self._database
             if self._connection is None:
                 database.identity()
                 self._connection = database.connect()
             connection = self._connection
             database.until_free(lambda: connection.execute("begin immediate"))
-            self.answer = None if first is None else self._operate(first)
 
-        await self._execute(work)
+        try:
+            is_free = self._connection is not None and self._connection.execute("begin immediate")
+        except sqlite3.Error:
+            is_free = False
+        if not is_free:
+            await self._execute(work)
+        self.answer = None if first is None else self._operate(first)
 
     async def commit(self) -> None:
         """Run the last operation, and commit: in one hop."""
