@@ -23,6 +23,7 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
@@ -234,22 +235,24 @@ _kept: Final[set[asyncio.Task[Any]]] = set()
 """Event loops refer to tasks weakly."""
 
 
-def kept_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+def kept_task(
+    coroutine: Coroutine[Any, Any, T], kept: set[asyncio.Task[Any]] = _kept
+) -> asyncio.Task[T]:
     """A task that is not collected before it ends, although its caller has gone."""
     task = asyncio.get_running_loop().create_task(coroutine)
-    _kept.add(task)
-    task.add_done_callback(_let_go)
+    kept.add(task)
+    task.add_done_callback(partial(_let_go, kept))
     return task
 
 
-def _let_go(task: asyncio.Task[Any]) -> None:
-    _kept.discard(task)
+def _let_go(kept: set[asyncio.Task[Any]], task: asyncio.Task[Any]) -> None:
+    kept.discard(task)
     if not task.cancelled():
         task.exception()  # seen: its caller may have gone
 
 
 def shielded(
-    coroutine: Coroutine[Any, Any, T],
+    coroutine: Coroutine[Any, Any, T], kept: set[asyncio.Task[Any]] = _kept
 ) -> tuple[asyncio.Task[T | None], asyncio.Future[T]]:
     """Run a coroutine in a task. Its caller awaits the future; if cancelled, the task goes on.
 
@@ -259,7 +262,7 @@ def shielded(
     the caller goes on one turn of the loop earlier.
     """
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    task = kept_task(_settling(coroutine, outcome))
+    task = kept_task(_settling(coroutine, outcome), kept)
     return task, outcome
 
 

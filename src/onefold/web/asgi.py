@@ -361,8 +361,9 @@ class IdempotencyMiddleware:
 
     async def _keyed(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = AsgiExchange(self._registry, scope, receive, send)
-        is_keyed = any(name in self._names for name, _ in scope["headers"])
-        if is_keyed:
+        names = self._names
+        # Without forms, the key is the only sign.
+        if self._signs is names or any(name in names for name, _ in scope["headers"]):
             refusal = self._refusal(scope, exchange)
             if refusal is not None:
                 await exchange.answer(refusal)
@@ -399,9 +400,7 @@ class IdempotencyMiddleware:
 
     async def _run_to_end(self, work: Any) -> None:
         """Run to the end even if the server cancels the request."""
-        task, outcome = shielded(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task, outcome = shielded(work, self._tasks)
         try:
             await outcome
         except asyncio.CancelledError:

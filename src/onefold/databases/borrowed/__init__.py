@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from onefold.errors import WrongConnection
@@ -61,10 +62,14 @@ _INSTEAD: Final = {
 """Objects that are mistaken for a connection, by the package and name of their class."""
 
 
-def class_names(value: object) -> list[tuple[str, str]]:
+def class_names(value: object) -> tuple[tuple[str, str], ...]:
     """The package and name of each class of an object."""
-    kinds = type(value).__mro__
-    return [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
+    return _names_of(type(value).__mro__)
+
+
+@lru_cache(maxsize=64)
+def _names_of(kinds: tuple[type, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((kind.__module__.partition(".")[0], kind.__name__) for kind in kinds)
 
 
 def instead_of(names: Sequence[tuple[str, str]]) -> str:

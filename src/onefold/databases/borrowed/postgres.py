@@ -17,12 +17,14 @@ from onefold.databases import borrowed
 from onefold.databases.borrowed import Borrowed
 from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
-from onefold.databases.postgres.transaction import awaited, called, execute
+from onefold.databases.postgres.transaction import FEW_ROWS, awaited, called, execute
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
 from onefold.operations.migrations import stored_identity
 from onefold.operations.statement import Operation, Rows, Statement, compiled, run, run_async
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onefold.databases import Build, Clock, Database
     from onefold.databases.borrowed import RunText
     from onefold.operations.migrations import Identity, StoredIdentity
@@ -128,6 +130,25 @@ def _raise_if_serialization_failure(error: Exception) -> None:
 class _Psycopg(_BorrowedPostgres):
     """The transaction states of psycopg, blocking and async."""
 
+    def __init__(self, connection: Any, database: Database) -> None:
+        super().__init__(connection, database)
+        self._cursors: list[Any] = []
+
+    def _take(self, kind: Callable[..., Any]) -> Any:
+        """A cursor for one statement. Each is kept for the next one.
+
+        A new cursor has to prepare the adaptation of each parameter type. The connection does not
+        make it: the caller may have set a row or cursor factory.
+        """
+        try:
+            return self._cursors.pop()
+        except IndexError:
+            return kind(self.connection, row_factory=tuple_row)
+
+    def _keep(self, cursor: Any) -> None:
+        if cursor.rowcount <= FEW_ROWS:  # it would keep a long result in memory
+            self._cursors.append(cursor)
+
     def check(self) -> None:
         """Autocommit without a transaction block would commit each statement by itself."""
         if self.connection.closed:
@@ -141,24 +162,24 @@ class _Psycopg(_BorrowedPostgres):
         return bool(self.connection.info.transaction_status != TransactionStatus.INTRANS)
 
 
-# Not connection.cursor() in the next two classes: the caller may have set a row or cursor
-# factory.
-
-
 class BorrowedPsycopg(_Psycopg, _Blocking):
     """A blocking psycopg connection of the caller."""
 
     def _execute(self, statement: Statement) -> Rows:
-        with psycopg.Cursor(self.connection, row_factory=tuple_row) as cursor:
-            return run(execute(cursor, statement, self._clock), called)
+        cursor = self._take(psycopg.Cursor)
+        rows = run(execute(cursor, statement, self._clock), called)
+        self._keep(cursor)
+        return rows
 
 
 class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
     """An async psycopg connection of the caller."""
 
     async def _execute(self, statement: Statement) -> Rows:
-        async with psycopg.AsyncCursor(self.connection, row_factory=tuple_row) as cursor:
-            return await run_async(execute(cursor, statement, self._clock), awaited)
+        cursor = self._take(psycopg.AsyncCursor)
+        rows = await run_async(execute(cursor, statement, self._clock), awaited)
+        self._keep(cursor)
+        return rows
 
 
 class BorrowedAsyncpg(_Awaited):

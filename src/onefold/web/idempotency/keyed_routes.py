@@ -136,10 +136,10 @@ class KeyedRoute:
 
     def caller(self, *arguments: Any) -> dict[str, Any]:
         """The principal and the tenant of a request, as arguments of an `Exchange`."""
-        functions = {"principal": self.principal, "tenant": self.tenant}
+        principal, tenant = self.principal, self.tenant
         return {
-            name: None if function is None else function(*arguments)
-            for name, function in functions.items()
+            "principal": None if principal is None else principal(*arguments),
+            "tenant": None if tenant is None else tenant(*arguments),
         }
 
     async def acaller(self, *arguments: Any) -> dict[str, Any]:

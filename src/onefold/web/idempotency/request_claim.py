@@ -160,7 +160,8 @@ class RequestClaim:
         found = None if stored is None else decide(stored, compared)
         if stored is None or found is None or isinstance(found, TakeOver):
             return None
-        self._running = stored.running
+        if isinstance(found, Busy):
+            self._running = stored.running
         return found
 
     def _stored(self) -> Look[StoredClaim | None]:

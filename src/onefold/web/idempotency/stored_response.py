@@ -58,6 +58,7 @@ _OF_THE_MOMENT: Final = frozenset(
         "x-request-id",
     }
 )
+_DROPPED: Final = _HOP_BY_HOP | _OF_THE_MOMENT
 # What is kept of a block of headers that is too big, in this order.
 _NEEDED: Final = (
     "content-type",
@@ -123,9 +124,11 @@ def to_stored(answer: HttpResponse, kept: Kept) -> str:
         digest = hashlib.sha256(answer.body).hexdigest()
         return entomb(answer, kept, sha256=digest, length=len(answer.body))
     headers = kept_headers(answer.headers, kept)
-    text, encoded = _as_text(answer.body), base64.b64encode(answer.body).decode()
-    if text is not None and len(msgspec.json.encode(text)) <= len(encoded) + 2:
+    text, length = _as_text(answer.body), len(answer.body)
+    # In base64 three bytes are four. A text that is mostly escaped is longer.
+    if text is not None and len(msgspec.json.encode(text)) <= 4 * ((length + 2) // 3) + 2:
         return _write(_Written(v=VERSION, status=answer.status, headers=headers, text=text))
+    encoded = base64.b64encode(answer.body).decode()
     return _write(_Written(v=VERSION, status=answer.status, headers=headers, base64=encoded))
 
 
@@ -148,7 +151,7 @@ def from_stored(stored: object) -> HttpResponse | Tombstone:
 
 def kept_headers(headers: tuple[Header, ...], kept: Kept) -> tuple[Header, ...]:
     """The headers that a replay has, in their order and spelling."""
-    dropped = _HOP_BY_HOP | _OF_THE_MOMENT | _listed(headers) | {name.lower() for name in kept.drop}
+    dropped = _DROPPED.union(_listed(headers), map(str.lower, kept.drop))
     left: list[Header] = []
     for name, value in headers:
         lower = name.lower()
