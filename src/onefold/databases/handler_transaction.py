@@ -249,7 +249,7 @@ def begin(
                 opening = _opening(target, database, blocking=True)
                 connection = run(opening, opened.enter_context)
                 borrowed = borrow(connection, database)
-                if target is not None:
+                if target is not None and first is None:
                     borrowed.transact(_first(connection), write=False)
                 transaction = HandlerTransaction(connection, borrowed, database, opened)
                 if first is not None:
@@ -271,7 +271,7 @@ async def abegin(
                 opening = _opening(target, database, first, blocking=False)
                 connection = await run_async(opening, opened.enter_async_context)
                 borrowed = borrow(connection, database)
-                if target is not None:
+                if target is not None and first is None:
                     await borrowed.atransact(_first(connection), write=False)
                 transaction = HandlerTransaction(connection, borrowed, database, opened)
                 if first is not None and not transaction.runs_with_begin:
@@ -331,7 +331,7 @@ def refuse_thread_bound(target: object) -> None:
 
 
 def _first(connection: object) -> Build[None]:
-    """The first operation: it checks that the connection is to our database, and responds.
+    """The first operation, if the caller has none. It shows that the connection responds.
 
     The database is checked by the first operation on a connection. SQLAlchemy begins with the
     first statement; for the others, `begin` has shown that the server responds.

@@ -153,13 +153,13 @@ class _Psycopg(_BorrowedPostgres):
         """Autocommit without a transaction block would commit each statement by itself."""
         if self.connection.closed:
             raise borrowed.closed(self.connection)
-        idle = self.connection.info.transaction_status == TransactionStatus.IDLE
+        idle = self.connection.pgconn.transaction_status == TransactionStatus.IDLE
         if idle and self.connection.autocommit:
             raise NoTransaction(self.connection)
 
     def failed(self) -> bool:
         """An error, or the caller, has ended the transaction."""
-        return bool(self.connection.info.transaction_status != TransactionStatus.INTRANS)
+        return bool(self.connection.pgconn.transaction_status != TransactionStatus.INTRANS)
 
 
 class BorrowedPsycopg(_Psycopg, _Blocking):
