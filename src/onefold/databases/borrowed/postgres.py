@@ -7,7 +7,7 @@ is written once for blocking and once for async connections.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -17,7 +17,7 @@ from onefold.databases import borrowed
 from onefold.databases.borrowed import Borrowed
 from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
-from onefold.databases.postgres.transaction import FEW_ROWS, awaited, called, execute
+from onefold.databases.postgres.transaction import awaited, called, execute
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
 from onefold.operations.migrations import stored_identity
 from onefold.operations.statement import Operation, Rows, Statement, compiled, run, run_async
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from onefold.operations.migrations import Identity, StoredIdentity
 
 T = TypeVar("T")
+
+FEW_ROWS: Final = 10
 
 
 def borrow(library: str, connection: Any, database: Database) -> Borrowed:
