@@ -52,7 +52,7 @@ __all__ = [
     "Command",
     "End",
     "Execute",
-    "Look",
+    "FindByKey",
     "Pause",
     "Procedure",
     "Runtime",
@@ -76,7 +76,7 @@ class Batch(Struct, Generic[T], frozen=True):
     item: Item[Any, T]
 
 
-class Look(Struct, Generic[T], frozen=True):
+class FindByKey(Struct, Generic[T], frozen=True):
     """Read a few rows by their keys, in one statement."""
 
     build: Build[T]
@@ -129,7 +129,7 @@ class Pause(Struct, frozen=True):
 
 
 Command: TypeAlias = (
-    Transact[Any] | Batch[Any] | Look[Any] | Begin | Execute[Any] | End | Call | Send | Pause
+    Transact[Any] | Batch[Any] | FindByKey[Any] | Begin | Execute[Any] | End | Call | Send | Pause
 )
 Procedure: TypeAlias = Generator[Command, Any, T]
 
@@ -173,7 +173,7 @@ class Runtime:
                 return self.store.batch(item)
             case Transact(build, write):
                 return self.store.transact(build, write=write)
-            case Look(build):
+            case FindByKey(build):
                 return self.store.transact(build, write=False)
             case Execute(transaction, build):
                 return transaction.execute(build)
@@ -195,7 +195,7 @@ class Runtime:
                 return await self.store.abatch(item)
             case Transact(build, write):
                 return await self.store.atransact(build, write=write)
-            case Look(build):
+            case FindByKey(build):
                 return await self.store.alook(build)
             case Execute(transaction) | End(transaction) if transaction.blocking:
                 return await in_thread(self.perform, command)

@@ -23,7 +23,6 @@ from urllib.parse import quote
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
@@ -38,6 +37,8 @@ from onefold.databases.postgres.pool import (
     AsyncPool,
     Pool,
     ProcessState,
+    agive_back,
+    give_back,
     is_full,
     open_in_this_loop,
 )
@@ -545,7 +546,7 @@ class PostgresDatabase:
         with ExitStack() as ending:
             while True:
                 pool, connection = self.get_connection()
-                ending.callback(_give_back, pool, connection)
+                ending.callback(give_back, pool, connection)
                 try:
                     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
                     ending.enter_context(connection.transaction())
@@ -568,7 +569,7 @@ class PostgresDatabase:
         async with AsyncExitStack() as ending:
             while True:
                 pool, connection = await self.aget_connection()
-                ending.push_async_callback(_agive_back, pool, connection)
+                ending.push_async_callback(agive_back, pool, connection)
                 try:
                     await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
                     await ending.enter_async_context(connection.transaction())
@@ -579,26 +580,3 @@ class PostgresDatabase:
                 await asyncio.sleep(pause)
                 await pool.check()
             yield connection
-
-
-def _give_back(pool: Pool, connection: Session) -> None:
-    """Reset the connection for the next use, whatever the handler has set.
-
-    Close it if its transaction could not be ended, as after an interrupt.
-    """
-    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        connection.close()
-    else:
-        connection.isolation_level = None
-        connection.row_factory = tuple_row
-    pool.putconn(connection)
-
-
-async def _agive_back(pool: AsyncPool, connection: AsyncSession) -> None:
-    """`_give_back`, awaited."""
-    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        await connection.close()
-    else:
-        await connection.set_isolation_level(None)
-        connection.row_factory = tuple_row
-    await pool.putconn(connection)

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg_pool
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 
 from onefold.databases.postgres.libpq import AsyncSession, Session
 
@@ -117,3 +119,26 @@ async def _cancel_until_ended(tasks: set[asyncio.Task[Any]]) -> None:
             for task in running:
                 task.cancel()
         raise
+
+
+def give_back(pool: Pool, connection: Session) -> None:
+    """Reset the connection for the next use, whatever the handler has set.
+
+    Close it if its transaction could not be ended, as after an interrupt.
+    """
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        connection.close()
+    else:
+        connection.isolation_level = None
+        connection.row_factory = tuple_row
+    pool.putconn(connection)
+
+
+async def agive_back(pool: AsyncPool, connection: AsyncSession) -> None:
+    """`give_back`, awaited."""
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        await connection.close()
+    else:
+        await connection.set_isolation_level(None)
+        connection.row_factory = tuple_row
+    await pool.putconn(connection)

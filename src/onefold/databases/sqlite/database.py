@@ -119,12 +119,11 @@ class SqliteDatabase:
         state = self._current()
         connection = None if state.identity is None else state.readers.take()
         if connection is not None:
-            try:
-                return self._operate(connection, build)
-            except sqlite3.Error:
-                pass  # The file is being opened or closed. A thread can wait for that.
-            finally:
-                put_away(state.readers, connection)
+            with suppress(sqlite3.Error):  # Opened or closed now: a thread can wait for that.
+                try:
+                    return self._operate(connection, build)
+                finally:
+                    put_away(state.readers, connection)
         return await self._hop(lambda: self._read(build))
 
     def _operate(self, connection: sqlite3.Connection, build: Build[T]) -> T:

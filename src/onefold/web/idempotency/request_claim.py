@@ -28,7 +28,7 @@ from onefold.model.claim import (
 )
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Begin, End, Look, Pause, waits
+from onefold.runtime import Begin, End, FindByKey, Pause, waits
 from onefold.web.idempotency.fingerprint import fingerprint, fingerprint_like
 from onefold.web.idempotency.key import claim_key
 from onefold.web.transient_errors import is_busy
@@ -164,9 +164,9 @@ class RequestClaim:
             self._running = stored.running
         return found
 
-    def _stored(self) -> Look[StoredClaim | None]:
+    def _stored(self) -> FindByKey[StoredClaim | None]:
         key = self._key
-        return Look(lambda sql: claims.find(sql, key))
+        return FindByKey(lambda sql: claims.find(sql, key))
 
     def _join(self, wanted: Wanted) -> Procedure[Claimed]:
         first = partial(claims.claim, wanted=wanted)
