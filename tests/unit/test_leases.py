@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from onefold import Delivery, NewJob
-from onefold.model.delivery import Ended, Heartbeat, TakeOrder, take_order
+from onefold.model.delivery import TAKEN_AT, Ended, Heartbeat, TakeOrder, take_order
 from onefold.model.ids import new_id, shard_of
 from onefold.model.job import JobRow
 from onefold.model.new_job import prepare
@@ -21,7 +22,7 @@ from onefold.operations.deliveries import (
     take_in_turn,
 )
 from onefold.operations.statement import Sql
-from tests.fixtures.rows import NOW, delivery_state, job_row
+from tests.fixtures.rows import NOW, delivery_state, taken_row
 from tests.fixtures.steps import Steps
 
 POSTGRES, SQLITE = Sql("postgres"), Sql("sqlite")
@@ -70,26 +71,27 @@ def test_postgres_takes_by_one_statement() -> None:
 
 def test_jobs_come_in_the_order_in_which_they_are_to_run() -> None:
     rows = [
-        job_row(C, queue="a", priority=0, run_at_micros=NOW),
-        job_row(B, queue="a", priority=0, run_at_micros=NOW),
-        job_row(new_id(), queue="a", priority=0, run_at_micros=NOW - 1),
-        job_row(new_id(), queue="a", priority=-5, run_at_micros=NOW + 1),
-        job_row(A, queue="b", priority=9, run_at_micros=NOW + 9),
+        taken_row(C, queue="a", priority=0, run_at_micros=NOW),
+        taken_row(B, queue="a", priority=0, run_at_micros=NOW),
+        taken_row(new_id(), queue="a", priority=0, run_at_micros=NOW - 1),
+        taken_row(new_id(), queue="a", priority=-5, run_at_micros=NOW + 1),
+        taken_row(A, queue="b", priority=9, run_at_micros=NOW + 9),
     ]
     run = Steps(take(POSTGRES, order({"b": 2, "a": 5})))
 
     run.answer("exchange_jobs", rows)
 
     expected = [rows[4], rows[3], rows[2], rows[1], rows[0]]
-    assert run.result == [JobRow(*row) for row in expected]
+    leased: tuple[Any, ...] = (NOW + 86_400_000_000, "w")
+    assert run.result == [JobRow(*row, *leased) for row in expected]
 
 
 def test_sqlite_asks_for_the_priorities_of_each_queue_first() -> None:
     run = Steps(take(SQLITE, order({"b": 2, "a": 5}, limit=4)))
 
     first = run.answer("ready_priorities", [(0,), (7,)])
-    at_zero = run.answer("take_jobs", [job_row(A, queue="b")])
-    at_seven = run.answer("take_jobs", [job_row(B, queue="b", priority=7)])
+    at_zero = run.answer("take_jobs", [taken_row(A, queue="b")])
+    at_seven = run.answer("take_jobs", [taken_row(B, queue="b", priority=7)])
     second = run.answer("ready_priorities", [(0,)])
     rest = run.answer("take_jobs", [])
 
@@ -108,7 +110,7 @@ def test_sqlite_stops_at_the_limit() -> None:
     run = Steps(take(SQLITE, order({"b": 2, "a": 5}, limit=2)))
 
     run.answer("ready_priorities", [(0,), (7,)])
-    run.answer("take_jobs", [job_row(A, queue="b"), job_row(B, queue="b")])
+    run.answer("take_jobs", [taken_row(A, queue="b"), taken_row(B, queue="b")])
 
     assert [job.id for job in run.result] == [A, B]
 
@@ -125,9 +127,9 @@ def test_sqlite_goes_on_to_the_next_queue_where_one_has_nothing() -> None:
 def test_a_take_begins_at_the_shard_whose_turn_it_is_and_ends_when_it_has_enough() -> None:
     run = Steps(take_in_turn(SHARDED, order({"b": 2, "a": 5}, limit=3), turn=6))
 
-    first = run.answer("exchange_jobs", [job_row(C, queue="b")])
+    first = run.answer("exchange_jobs", [taken_row(C, queue="b")])
     second = run.answer("exchange_jobs", [])
-    third = run.answer("exchange_jobs", [job_row(B, queue="a"), job_row(A, queue="b")])
+    third = run.answer("exchange_jobs", [taken_row(B, queue="a"), taken_row(A, queue="b")])
 
     assert [one.parameters["shard"] for one in (first, second, third)] == [2, 3, 0]
     assert [one.parameters["limit"] for one in (first, second, third)] == [3, 2, 2]
@@ -137,9 +139,9 @@ def test_a_take_begins_at_the_shard_whose_turn_it_is_and_ends_when_it_has_enough
 def test_a_queue_that_has_given_its_most_is_not_asked_for_again() -> None:
     run = Steps(take_in_turn(SHARDED, order({"b": 2, "a": 5}, limit=10), turn=0))
 
-    run.answer("exchange_jobs", [job_row(A, queue="b")])
-    second = run.answer("exchange_jobs", [job_row(B, queue="b"), job_row(C, queue="a")])
-    third = run.answer("exchange_jobs", [job_row(new_id(), queue="a") for _ in range(4)])
+    run.answer("exchange_jobs", [taken_row(A, queue="b")])
+    second = run.answer("exchange_jobs", [taken_row(B, queue="b"), taken_row(C, queue="a")])
+    third = run.answer("exchange_jobs", [taken_row(new_id(), queue="a") for _ in range(4)])
 
     assert (second.parameters["queues"], second.parameters["limits"]) == (["b", "a"], [1, 5])
     assert (third.parameters["queues"], third.parameters["limits"]) == (["a"], [4])
@@ -182,7 +184,7 @@ def test_an_exchange_completes_deliveries_and_takes_jobs_by_one_statement() -> N
     finishes = [Finish(Delivery(B, 2), "1", plain=True), Finish(Delivery(A, 1), plain=True)]
     run = Steps(finish_and_take(POSTGRES, finishes, order({"b": 2}), turn=0))
 
-    statement = run.answer("exchange_jobs", [job_row(C, queue="b")])
+    statement = run.answer("exchange_jobs", [taken_row(C, queue="b")])
 
     assert (statement.alone, statement.waits) == (True, False)
     assert statement.rows == [(A, 1, None), (B, 2, "1")]
@@ -195,7 +197,7 @@ def test_an_exchange_that_did_not_complete_all_is_judged() -> None:
     finishes = [Finish(Delivery(A, 1), plain=True), Finish(Delivery(B, 2), plain=True)]
     run = Steps(finish_and_take(POSTGRES, finishes, order({"b": 2}), turn=0))
 
-    run.answer("exchange_jobs", [job_row(C, queue="b"), completed_row(f'[["{A}",1,null,false]]')])
+    run.answer("exchange_jobs", [taken_row(C, queue="b"), completed_row(f'[["{A}",1,null,false]]')])
     run.answer("delivery_states", [delivery_state(B, 1, 2, 9)])
 
     ended, taken = run.result
@@ -215,7 +217,7 @@ def test_an_exchange_that_completed_nothing_is_judged() -> None:
 
 def completed_row(text: str | None) -> tuple[str | None, ...]:
     """The last row of an exchange that did not complete all deliveries."""
-    columns = JobRow.__struct_fields__[:-2]
+    columns = JobRow.__struct_fields__[: TAKEN_AT + 1]
     return tuple(text if name == "payload_json" else None for name in columns)
 
 

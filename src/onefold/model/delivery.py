@@ -98,6 +98,10 @@ class PushEnvelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return decode_payload(self.payload_json)
 
 
+TAKEN_AT: Final = JobRow.__struct_fields__.index("taken_at")
+"""The last column of a take."""
+
+
 class TakeOrder(msgspec.Struct, frozen=True):
     """What a worker can take."""
 
@@ -115,6 +119,13 @@ class TakeOrder(msgspec.Struct, frozen=True):
     def take_id(self) -> str | None:
         """The id of the current take."""
         return self.tries[-1] if self.tries else None
+
+    def taken(self, rows: Sequence[Sequence[Any]]) -> list[JobRow]:
+        """The jobs that one statement has leased: its rows are without what this order says."""
+        if not rows:
+            return []
+        of_all: tuple[Any, ...] = (rows[0][TAKEN_AT] + self.lease, self.worker)
+        return [JobRow(*row, *of_all) for row in rows]
 
     def without(self, taken: Sequence[JobRow]) -> TakeOrder | None:
         """The rest, for the next shard; None if nothing is left."""

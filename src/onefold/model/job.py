@@ -339,6 +339,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         )
 
 
+_RUNNING: Final = int(State.RUNNING)
+
+
 class JobRow(msgspec.Struct, frozen=True, gc=False):
     """A row of any statement that returns whole jobs: times are microseconds, values JSON text.
 
@@ -346,37 +349,35 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     """
 
     id: str
-    shard: int
     tenant: str
     queue: str
     kind: str
-    state: int
     priority: int
     run_at: int
     attempt: int
     max_attempts: int
     fence: int
-    lease_until: int | None
-    worker: str | None
     payload_json: str
     unique_key: str | None
-    unique_kind: str | None
     generation: int
     created_at: int
-    ended_at: int | None
-    keep_until: int | None
     expires_at: int | None
-    result_json: str | None
     error: str | None
-    reason: str | None
     options: str | None
     """None if the job has no options of its own, such as timeout, retention, store_result."""
     group_key: str | None
-    taken_at: int | None
     defers: int
-    now: int
+    taken_at: int | None
+    """The last column of a take; see `TakeOrder.taken`."""
+    lease_until: int | None
+    worker: str | None
+    state: int = _RUNNING
+    ended_at: int | None = None
+    result_json: str | None = None
+    reason: str | None = None
+    now: int = 0
+    """When it was read."""
     awaiting: int | None = None
-    """This and `pushed` are not read by a take."""
     pushed: str | None = None
 
     @property
@@ -443,7 +444,6 @@ def _finishing_push(result: str, fence: int) -> Mapping[str, Any] | None:
 
 
 _PUSHED: Final = '{"pushed":'
-_RUNNING: Final = int(State.RUNNING)
 
 
 def _exchange(text: str) -> Mapping[str, Any] | None:

@@ -23,11 +23,11 @@ from onefold.operations.statement import by_shard, in_all_shards
 from onefold.operations.unique_keys import insert_successors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from onefold.model.delivery import TakeOrder
-    from onefold.operations.statement import Operation, Row, Rows, Sql, Statement
+    from onefold.operations.statement import Operation, Rows, Sql, Statement
 
 ID_OF: Final[Callable[[Any], str]] = attrgetter("delivery.id")
 """The id of the job of a finish: its place in the order of locks."""
@@ -88,7 +88,7 @@ def exchanged(
     if finishes and rows and rows[-1][0] is None:
         done = msgspec.json.decode(rows[-1][COMPLETED] or "[]")
         rows = rows[:-1]
-    return done, [] if order is None else in_order(order, starmap(JobRow, rows))
+    return done, [] if order is None else in_order(order, order.taken(rows))
 
 
 COMPLETED: Final = JobRow.__struct_fields__.index("payload_json")
@@ -112,23 +112,21 @@ def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job
 def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[JobRow]]:
     """Lease due jobs of one shard, in the order in which they should run."""
     if sql.takes_by_priority:
-        rows = yield from _take_by_priority(sql, order, shard)
-        return in_order(order, starmap(JobRow, rows))
+        return in_order(order, (yield from _take_by_priority(sql, order, shard)))
     rows = yield exchange_statement(sql, shard, (), order)
     return exchanged((), order, rows)[1]
 
 
-def in_order(order: TakeOrder, taken: Iterable[JobRow]) -> list[JobRow]:
+def in_order(order: TakeOrder, jobs: list[JobRow]) -> list[JobRow]:
     """Jobs of several shards, in the order in which they should run."""
-    jobs = list(taken)
     if len(jobs) <= 1:
         return jobs
     places = {queue: place for place, queue in enumerate(order.queues)}
     return sorted(jobs, key=lambda job: (places[job.queue], job.priority, job.run_at, job.id))
 
 
-def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]:
-    taken: list[Row] = []
+def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[list[JobRow]]:
+    taken: list[JobRow] = []
     for queue, most in order.queues.items():
         left = min(most, order.limit - len(taken))
         priorities = (yield sql("ready_priorities", shard=shard, queue=queue)) if left else ()
@@ -144,7 +142,7 @@ def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]
                 lease=order.lease,
                 unknown=list(order.unknown),
             )
-            taken.extend(rows)
+            taken += order.taken(rows)
             left -= len(rows)
             if not left:
                 break

@@ -17,7 +17,6 @@ import msgspec
 
 from onefold.model.delivery import TakeOrder
 from onefold.model.ids import enqueue_order
-from onefold.model.job import JobRow
 from onefold.model.limit import Rate, stored_rate
 from onefold.operations.queues import TakenUnderControl, home_of
 from onefold.operations.statement import in_all_shards
@@ -25,6 +24,7 @@ from onefold.operations.statement import in_all_shards
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from onefold.model.job import JobRow
     from onefold.operations.statement import Operation, Row, Sql, Statement
 
 WINDOW: Final = 256
@@ -388,7 +388,7 @@ def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation
             take_id=control.order.take_id,
             lease=control.order.lease,
         )
-        jobs.update((row[0], JobRow(*row)) for row in rows)
+        jobs.update((job.id, job) for job in control.order.taken(rows))
     return [jobs[candidate.id] for candidate in chosen if candidate.id in jobs]
 
 

@@ -8,7 +8,8 @@
 -- Jobs are leased from the queues in the given order, each up to its own limit, by priority, then run_at,
 -- then id. For each queue, the priorities with waiting jobs are visited one by one (an index skip scan of
 -- job_ready), so that jobs that are scheduled ahead at a better priority are never read. The update also
--- clears the scope of a key that is held only while the job is queued.
+-- clears the scope of a key that is held only while the job is queued. What is the same for all leased jobs
+-- is not returned.
 --
 -- A last row without an id follows unless all deliveries are completed and need nothing more: it has in
 -- the place of the payload those that are completed, as JSON.
@@ -20,9 +21,11 @@
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ), held as materialized (
-    select h.at, r.place
+    select h.at, r.place, r.result, clock.now
     from
-        unnest((:id::text[])::uuid[], :fence::bigint[]) with ordinality as r (id, fence, place)
+        clock,
+        unnest((:id::text[])::uuid[], :fence::bigint[], :result::text[])
+            with ordinality as r (id, fence, result, place)
     cross join lateral (
         select j.ctid as at
         from onefold.job as j
@@ -52,21 +55,21 @@ with clock (now) as materialized (
         not_before = null,
         vanished = 0,
         lease_until = null,
-        result = (:result::text[])[held.place],
-        ended_at = clock.now,
-        keep_until = clock.now + case
+        result = held.result,
+        ended_at = held.now,
+        keep_until = held.now + case
             when :plain::boolean then :keep::bigint
             else coalesce((j.options::jsonb #>> '{keep,completed}')::bigint, :keep::bigint)
         end,
         -- A successor gets the key.
         yielded = j.yielded or j.next is not null
-    from held, clock
+    from held
     where j.shard = :shard::smallint and j.ctid = held.at and nullif(held.place, 0) = held.place
-    returning j.id, j.fence, j.next, j.keep_until <= clock.now as is_over
+    returning j.id, j.fence, j.next, j.keep_until <= held.now as is_over
 ), picked as materialized (
-    select due.at, due.fence
+    select due.at, due.fence, wanted.now, wanted.take_id
     from (
-        select w.queue, w.limit_, clock.now
+        select w.queue, w.limit_, clock.now, :take_id::text::uuid as take_id
         from
             unnest(:queues::text[], :limits::integer[]) with ordinality as w (queue, limit_, place),
             clock
@@ -142,23 +145,22 @@ with clock (now) as materialized (
         attempt = j.attempt + 1,
         fence = j.fence + 1,
         worker = :worker::text,
-        take_id = :take_id::text::uuid,
-        taken_at = clock.now,
-        lease_until = clock.now + :lease::bigint,
+        take_id = picked.take_id,
+        taken_at = picked.now,
+        lease_until = picked.now + :lease::bigint,
         unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
-    from picked, clock
+    from picked
     where j.shard = :shard::smallint and j.ctid = picked.at and nullif(picked.fence, -1) = picked.fence
     returning
-        j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
-        j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
-        j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
-        j.reason, j.options, j.group_key, j.taken_at, j.defers, clock.now
+        j.id::text, j.tenant, j.queue, j.kind, j.priority, j.run_at, j.attempt, j.max_attempts, j.fence,
+        j.payload, j.unique_key, j.generation, j.created_at, j.expires_at, j.error, j.options, j.group_key,
+        j.defers, j.taken_at
 )
 select taken.* from taken
 union all
 select
-    null, null, null, null, null, null, null, null, null, null, null, null, null,
+    null, null, null, null, null, null, null, null, null,
     (select json_agg(json_build_array(d.id, d.fence, d.next, d.is_over)) from done as d)::text,
-    null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+    null, null, null, null, null, null, null, null, null
 from done
 having count(*) < cardinality(:id::text[]) or bool_or(done.next is not null or done.is_over)

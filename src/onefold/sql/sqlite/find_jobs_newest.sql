@@ -1,9 +1,9 @@
 -- Jobs by filter, newest first. A null filter matches everything.
 select
-    j.id, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
-    j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
-    j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
-    j.reason, j.options, j.group_key, j.taken_at, j.defers, :now, j.awaiting, j.pushed
+    j.id, j.tenant, j.queue, j.kind, j.priority, j.run_at, j.attempt, j.max_attempts, j.fence,
+    j.payload, j.unique_key, j.generation, j.created_at, j.expires_at, j.error, j.options, j.group_key,
+    j.defers, j.taken_at, j.lease_until, j.worker, j.state, j.ended_at, j.result, j.reason, :now,
+    j.awaiting, j.pushed
 from onefold_job as j
 where
     j.shard = :shard

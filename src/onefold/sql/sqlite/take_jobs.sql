@@ -29,6 +29,5 @@ where
         limit :limit
     )
 returning
-    id, shard, tenant, queue, kind, state, priority, run_at, attempt, max_attempts, fence, lease_until,
-    worker, payload, unique_key, unique_kind, generation, created_at, ended_at, keep_until,
-    expires_at, result, error, reason, options, group_key, taken_at, defers, :now
+    id, tenant, queue, kind, priority, run_at, attempt, max_attempts, fence, payload, unique_key,
+    generation, created_at, expires_at, error, options, group_key, defers, :now
