@@ -127,17 +127,31 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
     run(play())
 
 
-def test_an_answer_before_the_request_is_read_ends_its_connection() -> None:
-    connections: list[socket.socket] = []
+BIG = b"x" * 32_000_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "exchange"),
+    [
+        (b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", PushResponse),
+        (b"", NoResponse),
+    ],
+    ids=["answered", "hangs"],
+)
+def test_a_request_that_is_not_read_is_not_kept(answer: bytes, exchange: type) -> None:
+    sizes: list[int] = []
+    over = threading.Event()
 
     def serve(listener: socket.socket) -> None:
         for _ in range(2):
             connection, _ = listener.accept()
-            connections.append(connection)  # left open, and the body is not read
-            with connection.makefile("rb") as request:
+            with connection, connection.makefile("rb") as request:
                 while request.readline() != b"\r\n":
                     pass
-            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+                connection.sendall(answer)
+                assert over.wait(LONG)
+                over.clear()
+                sizes.append(len(request.read()))
 
     async def play() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -145,16 +159,15 @@ def test_an_answer_before_the_request_is_read_ends_its_connection() -> None:
             server.start()
             sender = PushSender(LOOPBACK, connections=10)
             place = endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}/")
-            exchanges = [
-                await sender.post(place, b"x" * 32_000_000, {}, within=LONG) for _ in range(2)
-            ]
+            for _ in range(2):
+                within = LONG if answer else SOON
+                assert type(await sender.post(place, BIG, {}, within=within)) is exchange
+                over.set()
             await sender.close()
             server.join(LONG)
-        for connection in connections:
-            connection.close()
 
-        assert [type(exchange) for exchange in exchanges] == [PushResponse, PushResponse]
-        assert len(connections) == 2
+        assert len(sizes) == 2
+        assert max(sizes) < len(BIG)
 
     run(play())
 

@@ -221,7 +221,8 @@ class PushWorker:
         await self._stack.aclose()
 
     async def _cancel_tasks(self) -> None:
-        # Repeatedly: a call of the database that ends at that moment may swallow a cancellation.
+        # Repeatedly: before Python 3.12 `asyncio.wait_for` may swallow a cancellation, and the pool
+        # of psycopg waits for a connection with it.
         waiting = set(self._tasks)
         while waiting:
             for task in waiting:

@@ -277,8 +277,8 @@ class PushSender:
     ) -> PushResponse:
         head = _head(site.start, headers, len(body))
         connection = await self._connector.connect(site.request, [], NO_TIMEOUT)
+        protocol, transport, complete = connection.protocol, connection.transport, False
         try:
-            protocol, transport = connection.protocol, connection.transport
             assert protocol is not None
             protocol.set_response_params(
                 read_until_eof=True,
@@ -294,9 +294,11 @@ class PushSender:
             duration = time.monotonic() - began
             # The status decides. A failure while the body is read does not change it.
             start, complete = await _start_of(content)
-            if complete and transport is not None and not transport.get_write_buffer_size():
-                connection.release()
         finally:
+            if transport is not None and transport.get_write_buffer_size():
+                transport.abort()  # a receiver that does not read must not keep the rest in memory
+            elif complete:
+                connection.release()
             connection.close()  # unless it was released
         received = tuple(message.headers.items())
         return PushResponse(message.code, received, excerpt_of(start), duration)
