@@ -51,7 +51,10 @@ class DuplicateLog:
         self._process = os.getpid()
         # Both are reentrant: a signal handler may note, or close, while either is held.
         self._mutex = threading.RLock()
-        self._waiting: list[tuple[Database, Note]] = []
+        self._waiting: list[tuple[Database, Sequence[Note]]] = []
+        """The notes of each call."""
+        self._count = 0
+        """How many notes wait."""
         self._dropped = 0
         self._is_gathering = False
         self._writing = threading.RLock()
@@ -73,9 +76,11 @@ class DuplicateLog:
             self._begin()
         database = self._store.database
         with self._mutex:
-            room = MOST - len(self._waiting)
-            self._waiting += [(database, note) for note in notes[:room]]
-            self._dropped += max(0, len(notes) - room)
+            kept = notes[: MOST - self._count]
+            if kept:
+                self._waiting.append((database, kept))
+            self._count += len(kept)
+            self._dropped += len(notes) - len(kept)
             if self._is_gathering:
                 return
             self._is_gathering = True
@@ -119,12 +124,13 @@ class DuplicateLog:
         """The notes that wait, by database."""
         with self._mutex:
             taken, self._waiting = self._waiting, []
+            self._count = 0
             dropped, self._dropped = self._dropped, 0
         if dropped:
             log.warning(
                 "%d suppressed duplicates are not counted: %d waited to be noted.", dropped, MOST
             )
-        notes_of: dict[int, tuple[Database, list[Note]]] = {}
-        for database, note in taken:
-            notes_of.setdefault(id(database), (database, []))[1].append(note)
-        return list(notes_of.values())
+        by_database: dict[int, tuple[Database, list[Note]]] = {}
+        for database, notes in taken:
+            by_database.setdefault(id(database), (database, []))[1].extend(notes)
+        return list(by_database.values())

@@ -15,12 +15,20 @@ import msgspec
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
-from onefold.model.ids import common_parts, fresh_ids, key_digest, new_id, shard_of, with_hash
+from onefold.model.ids import (
+    common_parts,
+    fresh_ids,
+    key_digest,
+    length_prefixed,
+    new_id,
+    shard_of,
+    with_hash,
+)
 from onefold.model.job import DAY, JobState, Json, NewJob
 from onefold.model.job_options import encode_options
 from onefold.model.json_text import read_payload, sorted_json
 from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
-from onefold.model.unique import Unique, payload_fingerprint
+from onefold.model.unique import FINGERPRINT_DIGITS, Unique, payload_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,14 +117,14 @@ def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = N
         raise InvalidInput("job", f"must be a NewJob, got {job!r}")
     kind, queue = job.kind, job.queue
     try:
-        _check(kind, queue, job.priority, job.max_attempts)
+        shared = _checked(tenant, kind, queue, job.priority, job.max_attempts)
     except TypeError:  # not hashable, so not cached, and not valid either
-        _check.__wrapped__(kind, queue, job.priority, job.max_attempts)
+        shared = _checked.__wrapped__(tenant, kind, queue, job.priority, job.max_attempts)
     payload, value = read_payload(job.payload)
     if len(payload) > PAYLOAD_BYTES // 4 and (size := len(payload.encode())) > PAYLOAD_BYTES:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
     job_id = new_id() if ids is None else next(ids)
-    keys = _keys(job, payload, value, tenant, now) if _has_keys(job) else _NO_KEYS
+    keys = _keys(job, payload, value, shared, now) if _has_keys(job) else _NO_KEYS
     if keys.digest:
         job_id = with_hash(job_id, keys.digest)
 
@@ -151,13 +159,26 @@ def _read(now: Now) -> int:
     return now() if callable(now) else now
 
 
+class _Shared(msgspec.Struct, frozen=True, gc=False):
+    """What most jobs of a large batch have in common."""
+
+    tenant: str
+    key_parts: bytes
+    """What the digests of their unique keys begin with."""
+    payload_parts: bytes
+    """What their fingerprints begin with."""
+
+
 @lru_cache(maxsize=1024, typed=True)
-def _check(kind: object, queue: object, priority: object, max_attempts: object) -> None:
+def _checked(
+    tenant: str, kind: object, queue: object, priority: object, max_attempts: object
+) -> _Shared:
     """Check what most jobs of a large batch have in common, once."""
-    checks.name(kind, "kind")
+    name = checks.name(kind, "kind")
     checks.queue(queue, "queue")
     _whole(priority, "priority", checks.PRIORITIES)
     checks.attempts(max_attempts)
+    return _Shared(tenant, length_prefixed(tenant, name), length_prefixed(name))
 
 
 def _has_options(job: NewJob) -> bool:
@@ -204,7 +225,7 @@ def _has_keys(job: NewJob) -> bool:
     )
 
 
-def _keys(job: NewJob, payload: str, value: Json, tenant: str, now: Now) -> _Keys:
+def _keys(job: NewJob, payload: str, value: Json, shared: _Shared, now: Now) -> _Keys:
     """Check the options about keys, and derive what follows from the payload."""
     hashed = sorted_json(payload, value)
     unique_key = job.unique_key
@@ -215,21 +236,28 @@ def _keys(job: NewJob, payload: str, value: Json, tenant: str, now: Now) -> _Key
     states, unique_for = SCOPES["active"], None
     if unique_key is None or job.unique_while is not None or job.unique_for is not None:
         states, unique_for = _scope(job, unique_key)
-    digest, unique_kind, mark, publish = "", None, None, None
-    if job.idempotency_key is not None:
-        text = checks.key(job.idempotency_key, "idempotency_key")
-        publish_key = ClaimKey(tenant, "publish", job.queue, text)
-        keep = DAY // MICROSECOND
-        if job.idempotency_for is not DAY:
-            keep = span(job.idempotency_for, "idempotency_for", least=MICROSECOND)
-        publish = Publish(publish_key, payload_fingerprint(hashed, job.kind, job.queue), keep)
-        if unique_key is None:
-            digest = key_digest(common_parts(tenant, "publish", job.queue), text.encode())
-    if unique_key is not None:
-        unique_kind = "" if job.across_kinds else job.kind
-        digest = key_digest(common_parts(tenant, unique_kind), unique_key.encode())
-        mark = payload_fingerprint(hashed, job.kind)
+    publish = None if job.idempotency_key is None else _publish(job, shared.tenant, hashed)
+    if unique_key is None:
+        digest = ""
+        if publish is not None:
+            parts = common_parts(shared.tenant, "publish", job.queue)
+            digest = key_digest(parts, publish.key.key.encode())
+        return _Keys(digest, None, None, None, states, unique_for, publish)
+    unique_kind, parts = job.kind, shared.key_parts
+    if job.across_kinds:
+        unique_kind, parts = "", common_parts(shared.tenant, "")
+    digest = key_digest(parts, unique_key.encode())
+    mark = key_digest(shared.payload_parts, hashed)[:FINGERPRINT_DIGITS]
     return _Keys(digest, mark, unique_kind, unique_key, states, unique_for, publish)
+
+
+def _publish(job: NewJob, tenant: str, hashed: bytes) -> Publish:
+    key = checks.key(job.idempotency_key, "idempotency_key")
+    keep = DAY // MICROSECOND
+    if job.idempotency_for is not DAY:
+        keep = span(job.idempotency_for, "idempotency_for", least=MICROSECOND)
+    fingerprint = payload_fingerprint(hashed, job.kind, job.queue)
+    return Publish(ClaimKey(tenant, "publish", job.queue, key), fingerprint, keep)
 
 
 def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:

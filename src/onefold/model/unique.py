@@ -35,7 +35,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _MISSING: Final = object()
 _SHOWN: Final = 10
 """Members of a payload that an error names."""
-_FINGERPRINT_DIGITS: Final = 32
+FINGERPRINT_DIGITS: Final = 32
 
 # A plain name, or brackets with an index or a quoted name.
 _STEP: Final = re.compile(
@@ -159,12 +159,12 @@ def fingerprint(*parts: str) -> str:
 
     The first half of SHA-256: `onefold_enqueue` on PostgreSQL computes the same.
     """
-    return sha256(length_prefixed(*parts)).hexdigest()[:_FINGERPRINT_DIGITS]
+    return sha256(length_prefixed(*parts)).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def payload_fingerprint(payload: bytes, *parts: str) -> str:
     """The fingerprint of the parts and of a payload that is sorted JSON."""
-    return key_digest(common_parts(*parts), payload)[:_FINGERPRINT_DIGITS]
+    return key_digest(common_parts(*parts), payload)[:FINGERPRINT_DIGITS]
 
 
 def request_fingerprint(*parts: str, payload: Any) -> str:

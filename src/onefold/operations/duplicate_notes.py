@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onefold.model.claim import ClaimKey
 from onefold.operations.statement import by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onefold.model.claim import ClaimKey
     from onefold.model.job import Enqueued
     from onefold.model.new_job import Prepared
     from onefold.operations.statement import Operation, Sql
@@ -42,13 +42,15 @@ def notes_of(
 
 def note(sql: Sql, notes: Sequence[Note]) -> Operation[None]:
     """Store notes. Append-only: no other transaction waits for these rows."""
-    of_claims = [
-        (note.holder.place(sql.shards)[0], note.holder.notes, note.at, note.request_id)
-        for note in notes
-        if isinstance(note.holder, ClaimKey)
-    ]
+    of_claims: list[tuple[int, str, int | None, str | None]] = []
+    of_jobs: list[tuple[str, int | None, str | None]] = []
+    for holder, at, request_id in notes:
+        if isinstance(holder, str):
+            of_jobs.append((holder, at, request_id))
+        else:
+            of_claims.append((holder.place(sql.shards)[0], holder.notes, at, request_id))
     if of_claims:
         yield sql("note_duplicates", NOTE_COLUMNS, sorted(of_claims, key=itemgetter(0)))
-    of_jobs = [note for note in notes if isinstance(note.holder, str)]
-    for shard, some in by_shard(sql, of_jobs, attrgetter("holder")):
-        yield sql("log_duplicates", NOTE_COLUMNS, [(shard, *note) for note in some])
+    for shard, some in by_shard(sql, of_jobs, itemgetter(0)):
+        rows = [(shard, *note) for note in some]
+        yield sql("log_duplicates", NOTE_COLUMNS, rows, common=frozenset({"shard"}))

@@ -191,7 +191,7 @@ class _Batch:
         """For each item, the item whose request is stored."""
         self._requests: dict[int, NewJobRow] = {}
         self._states: dict[int, JobState] = {}
-        """The state of each of these requests, if it is inserted."""
+        """The states of inserted requests that took the content of a later one."""
         self.newest: dict[str, NewJobRow] = {}
         """The last request for a stored one, by the id of the stored one."""
         self._fold()
@@ -217,7 +217,7 @@ class _Batch:
                         self.newest[requests[leader].id] = request
                         self._states[leader] = item.state
                     continue
-            requests[index], self._states[index] = request, item.state
+            requests[index] = request
 
     @property
     def requests(self) -> list[NewJobRow]:
@@ -236,26 +236,28 @@ class _Batch:
         known = self.published.get(index)
         if known is not None and not known.fresh and known.leader is None:
             return self._remembered(index, known)
-        request = self._requests[self.leaders[index]]
+        leader = self.leaders[index]
+        request = self._requests[leader]
         stand = stands[request.id]
         if known is not None and known.leader is not None:
             return self._same_publish(index, known, stand)
-        follows = self.leaders[index] != index
-        if stand.new and not follows:
+        if stand.new and leader == index:
             return Enqueued(stand.id, state=self._state(index, stand))
 
-        self._refuse_duplicate(index, stand)
-        changed = request.id in replaced or (stand.new and self.policy.takes_newest)
+        policy = self.policy
+        if policy.on_duplicate == "raise":
+            raise self._refused(index, stand)
+        changed = request.id in replaced or (stand.new and policy.takes_newest)
         # A rerun is accepted, too, if it waits behind a running holder.
-        waits = self.policy.on_duplicate == "rerun" and stand.stored == State.RUNNING
+        waits = policy.on_duplicate == "rerun" and stand.stored == State.RUNNING
         accepted = changed or waits
         mine = self.items[index].request.fingerprint
         theirs = request.fingerprint if stand.new else stand.fingerprint
         return Enqueued(
             stand.id,
             duplicate=True,
-            state=self._state(index, stand),
-            mismatch=self._mismatch(index, mine != theirs and not accepted, stand.id),
+            state=stand.state or self._state(index, stand),
+            mismatch=mine != theirs and not accepted and self._mismatch(index, stand.id),
             replaced=changed,
         )
 
@@ -265,7 +267,7 @@ class _Batch:
             known.job_id,
             duplicate=known.job_id != self.items[index].request.id,
             state=known.state,
-            mismatch=self._mismatch(index, known.mismatch, known.job_id),
+            mismatch=known.mismatch and self._mismatch(index, known.job_id),
         )
 
     def _same_publish(self, index: int, known: PublishKeyState, stand: Stand) -> Enqueued:
@@ -274,33 +276,34 @@ class _Batch:
             stand.id,
             duplicate=True,
             state=self._state(index, stand),
-            mismatch=self._mismatch(index, known.mismatch, stand.id),
+            mismatch=known.mismatch and self._mismatch(index, stand.id),
         )
 
     def _state(self, index: int, stand: Stand) -> JobState:
-        return stand.state or self._states[self.leaders[index]]
+        leader = self.leaders[index]
+        return stand.state or self._states.get(leader) or self.items[leader].state
 
-    def _refuse_duplicate(self, index: int, stand: Stand) -> None:
-        if self.policy.on_duplicate == "raise":
-            raise AlreadyEnqueued(
-                key=self.items[index].request.unique_key or "",
-                holder_id=stand.id,
-                state=self._state(index, stand),
-                item=self._named(index),
-            )
+    def _refused(self, index: int, stand: Stand) -> AlreadyEnqueued:
+        return AlreadyEnqueued(
+            key=self.items[index].request.unique_key or "",
+            holder_id=stand.id,
+            state=self._state(index, stand),
+            item=self._named(index),
+        )
 
     def _named(self, index: int) -> int | None:
         """The index of an item for its caller."""
         return None if self._singly else index
 
-    def _mismatch(self, index: int, mismatch: bool, holder_id: str) -> bool:  # noqa: FBT001
-        if mismatch and self.policy.on_mismatch == "raise":
+    def _mismatch(self, index: int, holder_id: str) -> bool:
+        """True, or an error if the policy demands it."""
+        if self.policy.on_mismatch == "raise":
             item = self.items[index]
             known = self.published.get(index)
             by_publish = item.publish is not None and known is not None and not known.fresh
             key = item.publish.key.key if by_publish and item.publish else item.request.unique_key
             raise KeyReused(key=key or "", holder_id=holder_id, item=self._named(index))
-        return mismatch
+        return True
 
 
 def _with_content(request: NewJobRow, newer: NewJobRow) -> NewJobRow:
