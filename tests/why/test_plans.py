@@ -1,4 +1,4 @@
-"""What `why` reads: a probe for each kind, surface and scope, and never the rows between them.
+"""What `why` reads: a probe for the jobs and for each surface and scope, never the rows between.
 
 And a list of keys: its page.
 
@@ -21,7 +21,7 @@ from tests.sql.test_plans_sqlite import faults, steps
 
 BACKLOG = Backlog(finished=2_000, ready=2_000, running=500, claims=20_000)
 PROBES = 20
-"""One kind, one surface, one scope: of each a first, a next that is none, and the row itself."""
+"""One surface, one scope: of each a first, a next that is none, and the row itself; and a job."""
 
 
 def look(sql: Sql, **narrowed: str) -> Statement:

@@ -208,7 +208,7 @@ async def test_the_duplicates_of_jobs_are_noted_behind_with_the_time_of_the_answ
     await onefold.enqueue("email", unique_key="k", request_id="req-1")
     await onefold.enqueue_many([NewJob("email", unique_key="k", request_id="req-2")])
     waiting = onefold.target.context.duplicate_log._waiting  # pyright: ignore[reportPrivateUsage]
-    assert [one.request_id for _, one in waiting] == ["req-1", "req-2"]
+    assert [one.request_id for _, some in waiting for one in some] == ["req-1", "req-2"]
     clock.advance(HOUR)
 
     found = await onefold.keys.duplicates(holder.id)

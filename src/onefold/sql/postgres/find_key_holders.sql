@@ -1,35 +1,8 @@
 -- The holders of a key of a tenant: jobs by their unique key, and claims of any surface. One index
--- lookup per kind, surface and scope, in job_unique and the primary key of claims: the key is the last
--- column of both, and an index that begins with it would slow down every claim. Claims of jobs,
--- schedules and chores are returned only if their surface is given.
-with recursive kind (name) as (
-    select (
-        select min(j.unique_kind)
-        from onefold.job as j
-        where
-            (:surface::text is null or :surface::text = 'job')
-            and j.shard = :shard::smallint
-            and j.tenant = :tenant::text
-            and j.unique_key is not null
-            and not j.yielded
-            and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
-    )
-    union all
-    select (
-        select min(j.unique_kind)
-        from onefold.job as j
-        where
-            j.shard = :shard::smallint
-            and j.tenant = :tenant::text
-            and j.unique_kind > kind.name
-            and j.unique_key is not null
-            and not j.yielded
-            and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
-    )
-    from kind
-    where kind.name is not null
-),
-surface (name) as (
+-- lookup in job_unique, and one per surface and scope in the primary key of claims: the key is its last
+-- column, and an index that begins with it would slow down every claim. Claims of jobs, schedules and
+-- chores are returned only if their surface is given.
+with recursive surface (name) as (
     select (
         select min(c.surface)
         from onefold.claim as c
@@ -88,23 +61,16 @@ clock (now) as (
 select
     'job', j.unique_kind, j.state, j.fence, j.fingerprint, j.created_at, j.unique_until,
     j.expires_at, j.unique_states, j.id::text, clock.now
-from
-    clock
-    cross join kind
-    cross join lateral (
-        select *
-        from onefold.job as j
-        where
-            j.shard = :shard::smallint
-            and j.tenant = :tenant::text
-            and j.unique_kind = kind.name
-            and j.unique_key = :key::text
-            and j.unique_key is not null
-            and not j.yielded
-            and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
-        limit 1
-    ) as j
-where :scope::text is null or kind.name = :scope::text
+from clock cross join onefold.job as j
+where
+    (:surface::text is null or :surface::text = 'job')
+    and (:scope::text is null or j.unique_kind = :scope::text)
+    and j.shard = :shard::smallint
+    and j.tenant = :tenant::text
+    and j.unique_key = :key::text
+    and j.unique_key is not null
+    and not j.yielded
+    and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
 union all
 select
     c.surface, c.scope, c.state, c.fence, c.fingerprint, c.created_at, c.lease_until,

@@ -60,8 +60,9 @@ create table onefold_job (
     primary key (shard, id)
 );
 
--- One index for every scope of a unique key: a row is in it exactly while the job holds its key.
-create unique index onefold_job_unique on onefold_job (shard, tenant, unique_kind, unique_key)
+-- One index for every scope of a unique key: a row is in it exactly while the job holds its key. The key
+-- comes before tenant and kind, which many rows share: most comparisons end with it.
+create unique index onefold_job_unique on onefold_job (shard, unique_key, tenant, unique_kind)
     where unique_key is not null
       and not yielded
       and (unique_until is not null or (unique_states >> state) & 1 = 1);
