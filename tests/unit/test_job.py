@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from onefold import Enqueued, EnqueuedMany, Job, JobPage, NewJob
+from onefold import Enqueued, EnqueuedMany, Fixed, Job, JobPage, NewJob, Retention
 from onefold.model.new_job import prepare
+from onefold.model.timestamps import EPOCH, MICROSECOND
 from tests.fixtures.rows import job_row
 
 NOW = 1_772_366_400_000_000
@@ -55,6 +56,37 @@ def test_a_job_tells_the_publish_key_that_it_was_made_with() -> None:
 
     assert job(options_text=made.options).idempotency_key == "order:1"
     assert job().idempotency_key is None
+
+
+def test_each_column_is_in_the_field_of_its_name() -> None:
+    options = (
+        '{"backoff":{"type":"fixed","base":7.0},"keep":{"dead":8},"timeout":9,"tags":["tag"],'
+        '"metadata":{"a":1},"result":true,"trace":{"b":"c"},"tick":10,"published":"key"}'
+    )
+    values = {
+        "tenant": "acme", "kind": "letter", "queue": "mail", "priority": 1, "attempt": 2,
+        "max_attempts": 3, "fence": 4, "generation": 5, "defers": 6, "worker": "w",
+        "unique_key": "once", "group_key": "group", "reason": "why",
+    }  # fmt: skip
+    moments = {
+        "run_at": 11, "created_at": 12, "taken_at": 13, "lease_until": 14, "ended_at": 15,
+        "expires_at": 16,
+    }  # fmt: skip
+    micros = {f"{name}_micros": value for name, value in moments.items()}
+    texts = {"error_text": '{"type":"E"}', "result_text": "17", "payload_text": "18"}
+    found = job(state_number=1, options_text=options, **values, **micros, **texts)
+
+    assert {name: getattr(found, name) for name in values} == values
+    assert {name: getattr(found, name) for name in moments} == {
+        name: EPOCH + timedelta(microseconds=value) for name, value in moments.items()
+    }
+    assert (found.state, found.error, found.pushed) == ("running", {"type": "E"}, None)
+    assert (found.result, found.payload) == (17, 18)
+    assert (found.tags, found.metadata, found.trace) == (("tag",), {"a": 1}, {"b": "c"})
+    assert (found.idempotency_key, found.store_result) == ("key", True)
+    assert (found.timeout, found.tick) == (9 * MICROSECOND, EPOCH + 10 * MICROSECOND)
+    assert found.backoff == Fixed(timedelta(seconds=7))
+    assert found.retention == Retention(dead=8 * MICROSECOND)
 
 
 def test_moments_are_aware() -> None:
