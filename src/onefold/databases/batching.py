@@ -7,7 +7,8 @@
 
 1. There is no timer. A call that finds no transaction of its group under way runs at once, in its
    own thread or task. A call that arrives meanwhile is queued. A background thread or task empties
-   the queue, batch by batch.
+   the queue, batch by batch. If the last batch had several calls, a task waits while each turn of
+   the event loop brings another one.
 2. No caller works for others, so an interrupted or cancelled caller affects only itself.
 3. A batch that fails runs again item by item: the error of one item goes to its caller only.
 4. A batch does not wait long for a key that another transaction holds. The callers of that key wait
@@ -83,25 +84,19 @@ class KeyHeld(Exception):
     """Another transaction holds what an impatient transaction needs."""
 
 
-class Entry:
+class Call:
     """A queued call."""
 
-    def __init__(self, item: Item[Any, Any], deadline: float) -> None:
+    def __init__(self, item: Item[Any, Any]) -> None:
         self.item = item
-        self.deadline = deadline
-        self.thread: int = get_ident()
-        self.context: Context = copy_context()
-        self.is_checked = False
-        """True after the check whether the caller would wait for itself."""
         self.is_answered: bool = False
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.abandoned: bool = False
 
     @property
     def is_abandoned(self) -> bool:
         """True if the caller was interrupted or cancelled."""
-        return self.abandoned
+        raise NotImplementedError
 
     def set(self, answer: object, error: BaseException | None = None) -> None:
         """Store the outcome. The caller does not have it before `wake`."""
@@ -111,6 +106,40 @@ class Entry:
     def wake(self) -> None:
         """Give the outcome to the caller."""
         raise NotImplementedError
+
+
+class TaskCall(Call):
+    """A queued call of a task, which runs in its event loop."""
+
+    def __init__(self, item: Item[Any, Any]) -> None:
+        super().__init__(item)
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if the task was cancelled."""
+        return self.future.done()
+
+    def wake(self) -> None:
+        """Resolve the future. Called by its loop, which may run in another thread by now."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.answer)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Entry(Call):
+    """A queued call that a thread of ours runs."""
+
+    def __init__(self, item: Item[Any, Any], deadline: float) -> None:
+        super().__init__(item)
+        self.deadline = deadline
+        self.thread: int = get_ident()
+        self.context: Context = copy_context()
+        self.is_checked = False
+        """True after the check whether the caller would wait for itself."""
 
 
 class Gate:
@@ -139,49 +168,37 @@ class ThreadEntry(Entry):
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         super().__init__(item, deadline)
         self.gate: Gate = Gate()
+        self.abandoned: bool = False
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if the thread was interrupted."""
+        return self.abandoned
 
     def wake(self) -> None:
         """Wake the thread."""
         self.gate.set()
 
 
-class TaskEntry(Entry):
-    """A queued call of a task."""
+class TaskEntry(Entry, TaskCall):
+    """A queued call of a task, which a thread of ours runs."""
 
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
         super().__init__(item, deadline)
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True if the task was cancelled."""
-        return self.future.done()
 
     def wake(self) -> None:
         """Resolve the future, in the thread of its loop."""
-        if get_ident() == self.thread:
-            self.resolve()
-            return
         with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self.resolve)
-
-    def resolve(self) -> None:
-        """Resolve the future. Called by its loop, which may run in another thread by now."""
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.answer)
-        else:
-            self.future.set_exception(self.error)
+            self.loop.call_soon_threadsafe(super().wake)
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=Call)
 
 _wake: Final = methodcaller("wake")
 
 
-def together(entries: Sequence[Entry]) -> Build[list[Any]]:
+def together(entries: Sequence[Call]) -> Build[list[Any]]:
     """The operation of all items of a batch."""
     values = [entry.item.value for entry in entries]
     return lambda sql: entries[0].item.many(sql, values)
@@ -440,7 +457,9 @@ class TaskGroup:
     def __init__(self, transact: Callable[..., Awaitable[Any]], held: HeldKeys) -> None:
         self._transact = transact
         self._held = held
-        self._queue: deque[TaskEntry] = deque()
+        self._queue: deque[TaskCall] = deque()
+        self._shares = False
+        """True if the last batch had several calls."""
         self._running: dict[object, float] = {}
         """The transactions under way, and since when: calls that run inline, and tasks of ours.
 
@@ -460,9 +479,12 @@ class TaskGroup:
         deadline = time.monotonic() + self._held.timeout
         if not self._held or not self._held.waits_for(item):
             with suppress(KeyHeld):
-                if self.is_idle:
+                if self.is_idle and not self._shares:
                     return await self._run_inline(item)
-                answer: T = await self._run_queued(TaskEntry(item, deadline))
+                call = TaskCall(item)
+                self._queue.append(call)
+                self._start_task()
+                answer: T = await call.future
                 return answer
         return await self._run_apart(item, deadline)
 
@@ -475,11 +497,6 @@ class TaskGroup:
         finally:
             del self._running[call]
             self._start_task()
-
-    async def _run_queued(self, entry: TaskEntry) -> Any:
-        self._queue.append(entry)
-        self._start_task()
-        return await entry.future
 
     async def _run_apart(self, item: Item[Any, T], deadline: float) -> T:
         turn = asyncio.Event()
@@ -526,30 +543,35 @@ class TaskGroup:
         del self._running[task]
         if task.cancelled():  # perhaps before it began
             self._is_starting = False
-        self._queue = deque(entry for entry in self._queue if not entry.is_abandoned)
+        self._queue = deque(call for call in self._queue if not call.is_abandoned)
         self._start_task()
 
     async def _work(self) -> None:
+        queued = 0
+        while queued < len(self._queue) < QUEUED_CALLS_MAX:
+            queued = len(self._queue)
+            await asyncio.sleep(0)
         self._is_starting = False
-        entries = self._next()
+        calls = self._next()
+        self._shares = len(calls) > 1
         try:
-            if entries:
-                await run_async(run_entries(entries, _wake), self._run_batch)
+            if calls:
+                await run_async(run_entries(calls, _wake), self._run_batch)
         finally:
             # Cancelled, as when the loop ends: the callers may still wait.
-            self._queue.extendleft(entry for entry in reversed(entries) if not entry.is_answered)
+            self._queue.extendleft(call for call in reversed(calls) if not call.is_answered)
 
-    async def _run_batch(self, entries: Sequence[TaskEntry]) -> list[Any]:
-        answers: list[Any] = await self._transact(together(entries), patient=False)
+    async def _run_batch(self, calls: Sequence[TaskCall]) -> list[Any]:
+        answers: list[Any] = await self._transact(together(calls), patient=False)
         return answers
 
-    def _next(self) -> list[TaskEntry]:
-        entries: list[TaskEntry] = []
-        while self._queue and len(entries) < LARGEST_BATCH:
-            entry = self._queue.popleft()
-            if not entry.is_abandoned:
-                entries.append(entry)
-        return entries
+    def _next(self) -> list[TaskCall]:
+        calls: list[TaskCall] = []
+        while self._queue and len(calls) < LARGEST_BATCH:
+            call = self._queue.popleft()
+            if not call.is_abandoned:
+                calls.append(call)
+        return calls
 
 
 G = TypeVar("G", bound=ThreadGroup | TaskGroup)

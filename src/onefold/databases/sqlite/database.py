@@ -6,21 +6,23 @@ loop, in one of a few threads.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sqlite3
 import threading
 import time
-from asyncio import to_thread
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
 from urllib.parse import unquote
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from onefold.databases import raise_translated
+from onefold.databases.batching import Groups, HeldKeys, TaskGroup
 from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
 from onefold.databases.sqlite.handler_transaction import (
     AsyncSqlite,
@@ -107,7 +109,8 @@ class SqliteDatabase:
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run the whole operation in one thread call: a call per statement costs twice as much."""
         if write:
-            return await self.abatch(single(build))
+            await self.aidentity()
+            return await self._current().writer.arun(single(build))
         return await self._hop(lambda: self._read(build))
 
     async def alook(self, build: Build[T]) -> T:
@@ -135,9 +138,21 @@ class SqliteDatabase:
         return self._current().writer.run(item)
 
     async def abatch(self, item: Item[Any, T]) -> T:
-        """`batch`, awaited."""
-        await self.aidentity()
-        return await self._current().writer.arun(item)
+        """Write one item, together with those of other tasks of this event loop.
+
+        They are one call of the writer: a call of each would wake its thread, and then the loop.
+        """
+        state, loop = self._current(), asyncio.get_running_loop()
+        groups = state.task_groups.get(loop)
+        if groups is None:
+            held = HeldKeys(self.patience, self.busy)
+            groups = state.task_groups[loop] = Groups(partial(TaskGroup, self._write), held)
+        return await groups[item.group].run(item)
+
+    async def _write(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
+        """The writer waits for all callers; no key is held apart from the file's lock."""
+        del patient, deadline
+        return await self.atransact(build)
 
     async def _hop(self, work: Callable[[], T]) -> T:
         return await called_in(self._current().executor, work)
@@ -348,7 +363,7 @@ class SqliteDatabase:
 
     async def aclose(self) -> None:
         """`close`, awaited: the writer may have to finish a transaction."""
-        await to_thread(self.close)
+        await asyncio.to_thread(self.close)
 
 
 def _in_transaction(thing: object) -> bool:
@@ -376,6 +391,9 @@ class _State:
         """The same for event loops: connections with their threads."""
         self.executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
         self.writer = SqliteWriter(database)
+        self.task_groups: WeakKeyDictionary[asyncio.AbstractEventLoop, Groups[TaskGroup]] = (
+            WeakKeyDictionary()
+        )
 
     def close(self) -> None:
         self.writer.close()

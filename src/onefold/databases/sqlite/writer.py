@@ -29,7 +29,6 @@ from onefold.errors import Closed, OnefoldError, WouldDeadlock
 from onefold.operations.statement import run
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Hashable, Sequence
     from contextlib import AbstractContextManager
 
@@ -154,7 +153,8 @@ class SqliteWriter(ThreadQueue):
                 return
             for entry in entries:
                 entry.set(None, self._own(error))
-        wake(entries)
+        for entry in entries:
+            entry.wake()
 
     def _own(self, error: BaseException) -> BaseException:
         """The error for one of several callers."""
@@ -188,8 +188,9 @@ class SqliteWriter(ThreadQueue):
 
     def _wait_for_lock(self, entries: list[Entry]) -> None:
         """Wait for one poll. Callers that give up leave the batch, and new ones join it."""
-        gone = [entry for entry in entries if self._gives_up(entry)]
-        wake(gone)
+        for entry in entries:
+            if self._gives_up(entry):
+                entry.wake()
         time.sleep(POLL)
         entries[:] = [
             entry
@@ -258,24 +259,6 @@ class SqliteWriter(ThreadQueue):
 
 def _stored(entry: Entry) -> None:
     """Its caller is woken after the commit."""
-
-
-def wake(entries: Sequence[Entry]) -> None:
-    """Give the callers their outcomes; those of one event loop all at once."""
-    loops: dict[asyncio.AbstractEventLoop, list[TaskEntry]] = {}
-    for entry in entries:
-        if isinstance(entry, TaskEntry):
-            loops.setdefault(entry.loop, []).append(entry)
-        else:
-            entry.wake()
-    for loop, tasks in loops.items():
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve, tasks)
-
-
-def _resolve(entries: Sequence[TaskEntry]) -> None:
-    for entry in entries:
-        entry.resolve()
 
 
 class _Forks:
