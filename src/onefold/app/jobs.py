@@ -6,6 +6,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from msgspec.structs import replace
+
 from onefold.app.outside_transaction import warn_if_inside
 from onefold.databases.batching import Item
 from onefold.databases.handler_transaction import innermost
@@ -247,13 +249,22 @@ class JobResults:
 
 
 def enqueue_new(
-    context: Context, new_job: NewJob, policy: DuplicatePolicy = enqueue.KEEP_HOLDER
+    context: Context,
+    new_job: NewJob,
+    policy: DuplicatePolicy = enqueue.KEEP_HOLDER,
+    *,
+    api_key: str | None = None,
 ) -> Procedure[Enqueued]:
-    """Enqueue one job, committed together with those of other callers."""
+    """Enqueue one job, committed together with those of other callers.
+
+    With the id of an API key, raises `ApiKeyEnded` if that is not valid any more.
+    """
     if context.defaults.active:
         (new_job,) = context.defaults.filled((new_job,))
     # Prepared before the first try, so that every try stores the same id.
     item = prepare(new_job, context.tenant, now=context.now)
+    if api_key is not None:
+        item = replace(item, api_key=api_key)
     hooks = context.hooks
     answer: Enqueued
     if hooks.listeners or hooks.around_enqueue or hooks.carrier is not None:
@@ -294,13 +305,14 @@ def enqueue_item(
     In a caller's transaction, a rollback takes the notes back, too.
     """
     request, publish = item.request, item.publish
-    if publish is None or context.borrowed is not None:
+    if (publish is None and item.api_key is None) or context.borrowed is not None:
         notes = context.borrowed is not None
         many = partial(enqueue.enqueue, policy=policy, singly=True, notes=notes)
         return Item(many, item, ("enqueue", policy), request.unique or request.id)
+    key = request.id if publish is None else publish.key
     # A publish key mostly belongs to one caller; a unique key is more often held by others.
     many = partial(enqueue.publish, policy=policy)
-    return Item(many, item, ("publish", policy), request.unique or publish.key)
+    return Item(many, item, ("publish", policy), request.unique or key)
 
 
 def finding(

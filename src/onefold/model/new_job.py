@@ -94,6 +94,8 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     request_id: str | None = None
     state: JobState = "ready"
     """Of the job, if it is inserted."""
+    api_key: str | None = None
+    """The id of an API key that must still be valid when the job is stored."""
 
 
 def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> list[Prepared]:

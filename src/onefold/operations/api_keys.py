@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 COLUMNS = ("shard", "id")
 
 
+class ApiKeyEnded(Exception):
+    """An API key was revoked, or has expired."""
+
+
 class NewApiKeyRow(msgspec.Struct, frozen=True, kw_only=True):
     """The row of a new key."""
 
@@ -88,6 +92,15 @@ def read(sql: Sql, ids: Sequence[str]) -> Operation[list[StoredApiKey | None]]:
         found = yield sql("read_api_keys", COLUMNS, rows)
         known.update((row[0], known_from_row(row)) for row in found)
     return [known.get(key_id) for key_id in ids]
+
+
+def confirm(sql: Sql, ids: Iterable[str]) -> Operation[None]:
+    """Raise `ApiKeyEnded` if one of these keys is not valid any more."""
+    wanted = sorted(set(ids))
+    if wanted:
+        for known in (yield from read(sql, wanted)):
+            if known is None or not known.live:
+                raise ApiKeyEnded
 
 
 def charge(sql: Sql, ids: Sequence[str]) -> Operation[list[int]]:

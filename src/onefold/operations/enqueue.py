@@ -15,6 +15,7 @@ from onefold.model.job import Enqueued, JobState, OnDuplicate, OnMismatch
 from onefold.model.lifecycle import State
 from onefold.model.new_job import NewJobRow, Prepared, placed
 from onefold.model.timestamps import span
+from onefold.operations.api_keys import confirm
 from onefold.operations.duplicate_notes import note, notes_of
 from onefold.operations.on_duplicate import Change, change_holders
 from onefold.operations.publish_keys import (
@@ -134,21 +135,23 @@ def enqueue(
 def publish(
     sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy
 ) -> Operation[list[Enqueued]]:
-    """`enqueue` for independent calls that have publish keys, without notes.
+    """`enqueue` for independent calls with publish keys or API keys, without notes.
 
-    One statement stores keys and jobs together, and commits by itself. The items that it does not
-    answer need more statements.
+    One statement stores keys and jobs together, if their API keys are valid, and commits by itself.
+    The items that it does not answer need more statements.
     """
     found: dict[str, Enqueued] = {}
     if policy == KEEP_HOLDER and sql.stores_without_looking and sql.shards == 1:
-        if len(items) == 1:
+        keyed = [item for item in items if item.publish is not None]
+        if len(items) == 1 and keyed and items[0].api_key is None:
             answer = yield from publish_one(sql, items[0])
             if answer is not None:
                 return [answer]
-        elif all(item.request.unique_key is None for item in items):
-            found = yield from publish_at_once(sql, items)
+        elif keyed and all(item.request.unique_key is None for item in keyed):
+            found = yield from publish_at_once(sql, keyed)
     rest = [item for item in items if item.request.id not in found]
     if rest:
+        yield from confirm(sql, [item.api_key for item in rest if item.api_key is not None])
         answers = yield from enqueue(sql, rest, policy, singly=True, notes=False)
         found |= {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
     return [found[item.request.id] for item in items]

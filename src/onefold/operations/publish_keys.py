@@ -41,7 +41,7 @@ TAKE_OVER_COLUMNS: Final = (
     "seen_fence", "seen_state", "seen_owner",
 )  # fmt: skip
 
-PUBLISH_COLUMNS: Final = (*STORE_COLUMNS, "key", "fingerprint", "keep")
+PUBLISH_COLUMNS: Final = (*STORE_COLUMNS, "key", "fingerprint", "keep", "api_key")
 PUBLISH_ONE_COLUMNS: Final = (*INSERT_COLUMNS, "key", "mark", "keep")
 
 
@@ -110,7 +110,10 @@ def _published(item: Prepared, row: Row) -> Enqueued | None:
 
 
 def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[dict[str, Enqueued]]:
-    """`publish_one` for several items without unique keys; the results by the items' ids."""
+    """`publish_one` for items without unique keys; the results by the items' ids.
+
+    An item whose API key is not valid has none.
+    """
     keyed = sorted(
         [(item.publish.key, index) for index, item in enumerate(items) if item.publish is not None]
     )
@@ -118,7 +121,7 @@ def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[dict[str, 
         "publish_jobs",
         PUBLISH_COLUMNS,
         [_publish_row(items[index]) for _, index in keyed],
-        common=COMMON_COLUMNS | {"keep"},
+        common=COMMON_COLUMNS | {"keep", "api_key"},
         alone=True,
         # It sets its own lock timeout.
         waits=False,
@@ -132,7 +135,8 @@ def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[dict[str, 
 def _publish_row(item: Prepared) -> tuple[Any, ...]:
     assert item.publish is not None
     publish = item.publish
-    return (*store_row(item.request), publish.key.key, publish.fingerprint, publish.keep)
+    values = (publish.key.key, publish.fingerprint, publish.keep, item.api_key or "")
+    return (*store_row(item.request), *values)
 
 
 def claim_publish_keys(

@@ -1,7 +1,8 @@
 """Authentication: the caller of a request, and the scopes of its API key.
 
 A caller sends `Authorization: Bearer of_…`. Each request reads the database, so that a revoked key
-is rejected at once; all invalid keys get the same response. While no key was ever created, a
+is rejected at once: a publish in the statement that stores the job, if an earlier request has
+proven the key. All invalid keys get the same response. While no key was ever created, a
 server on loopback accepts requests of this machine without a key, but not those that a browser
 sends for another site.
 """
@@ -67,6 +68,8 @@ class Caller(msgspec.Struct, frozen=True):
     principal: str
     """The id of the key; "anonymous" if no key is needed."""
     scopes: frozenset[str]
+    unconfirmed: str | None = None
+    """The id of a key that may be revoked by now."""
 
     def require(self, scope: str, method: str = "POST") -> None:
         """Reject a caller without the scope.
@@ -97,16 +100,27 @@ class Authority:
         self._onefold = onefold
         self._anonymous = anonymous
 
-    async def admit(self, needed: str | None, headers: Mapping[str, str], scope: Scope) -> Caller:
+    async def admit(
+        self,
+        needed: str | None,
+        headers: Mapping[str, str],
+        scope: Scope,
+        *,
+        confirms: bool = False,
+    ) -> Caller:
         """The caller of a request that needs the scope `needed`; None needs no key.
 
-        Names of headers are in lower case. Raises `Refused`.
+        If the endpoint `confirms` the key, it may come from memory. Names of headers are in lower
+        case. Raises `Refused`.
         """
         if needed is None:
             return PUBLIC
         caller = None
         if "authorization" in headers:
-            caller = await self._caller(bearer(headers["authorization"]))
+            token = bearer(headers["authorization"])
+            caller = self._recalled(token) if confirms else None
+            if caller is None:
+                caller = await self._caller(token)
         if caller is None:
             if not self._anonymous or await self._onefold.api_keys.aexist():
                 raise unauthenticated()
@@ -114,6 +128,12 @@ class Authority:
             return ANONYMOUS
         caller.require(needed, scope["method"])
         return caller
+
+    def _recalled(self, token: str | None) -> Caller | None:
+        key = None if token is None else self._onefold.api_keys.recall(token)
+        if key is None:
+            return None
+        return Caller(key.tenant, key.id, frozenset(key.scopes), unconfirmed=key.id)
 
     async def _caller(self, token: str | None) -> Caller | None:
         if token is None:

@@ -72,6 +72,8 @@ class AccessRecord(msgspec.Struct):
     principal: str = "-"
     is_coming: bool = False
     """Whether the server waits for the client to send the body."""
+    is_unconfirmed: bool = False
+    """Whether the caller's API key is known from an earlier request only."""
 
 
 class AccessLog:
@@ -163,6 +165,8 @@ class PathApp:
             if isinstance(failed, TimeoutError) and deadline.is_over:
                 late = record.is_coming
                 error = problems.arrived_too_slowly() if late else problems.took_too_long()
+        if record.is_unconfirmed:
+            error = await self._refusal(scope, headers) or error
         has_key = "authorization" in headers
         problem = problems.problem_of(error, url=_url(scope, headers), keyed=has_key)
         if problem.status == problems.INTERNAL.status:
@@ -170,6 +174,16 @@ class PathApp:
         elif isinstance(error, DatabaseError):
             log.warning("Request %s: %s", record.request_id, error)
         return self._problem(problem, scope, record)
+
+    async def _refusal(self, scope: Scope, headers: Mapping[str, str]) -> Exception | None:
+        """The error of a key that is not valid any more: it comes before all others."""
+        route = self._routes[scope["method"]]
+        try:
+            with Deadline(self._server.deadlines, self._limit):
+                await self._server.authority.admit(route.scope, headers, scope)
+        except Exception as error:  # noqa: BLE001 - the client receives a response to any error
+            return error
+        return None
 
     def _problem(self, problem: Problem, scope: Scope, record: AccessRecord) -> HttpResponse:
         raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
@@ -193,8 +207,9 @@ class PathApp:
         route = self._routes.get(method)
         if route is None:
             return self._without_route(method, scope["path"])
-        caller = await server.authority.admit(route.scope, headers, scope)
+        caller = await server.authority.admit(route.scope, headers, scope, confirms=route.confirms)
         record.principal = caller.principal or record.principal
+        record.is_unconfirmed = caller.unconfirmed is not None
         body = b""
         if route.body is not None or route.method not in {"GET", "DELETE"}:
             record.is_coming = True
@@ -221,6 +236,7 @@ class PathApp:
             key=key,
             request_id=record.request_id,
             headers=headers,
+            unconfirmed=caller.unconfirmed,
             root=scope.get("root_path", ""),
         )
         if request is not None and key is not None and route.keyed == "claim":

@@ -42,6 +42,8 @@ class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """The checked Idempotency-Key header."""
     request_id: str
     headers: Mapping[str, str]
+    unconfirmed: str | None = None
+    """The id of an API key that the endpoint has to confirm."""
     root: str = ""
     """The path where the application is mounted; empty at the root of the host."""
 
@@ -104,6 +106,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     keyed: Keyed = "claim"
     """What a POST does with an Idempotency-Key. `claim`: the dispatch claims it and replays the
     response. `native`: the endpoint uses it in its own statement."""
+    confirms: bool = False
+    """True if the endpoint confirms the API key in the transaction of its job."""
     description: str = ""
     streams: bool = False
     """True if the endpoint returns a stream of messages."""
@@ -129,6 +133,7 @@ class RouteTable(list[Route]):
         query: Any = None,
         problems: tuple[int, ...] = (),
         keyed: Keyed = "claim",
+        confirms: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         """Add the decorated endpoint. Its fields are those of `Route`."""
 
@@ -148,6 +153,7 @@ class RouteTable(list[Route]):
                 answers=answers,
                 problems=problems,
                 keyed=keyed,
+                confirms=confirms,
                 streams=STREAM in answers.values(),
             )
             self.append(route)

@@ -1,5 +1,6 @@
 """Keys through the front door: what a client is told, and in which headers."""
 
+import asyncio
 import logging
 from datetime import timedelta
 from typing import Any
@@ -59,6 +60,78 @@ async def test_a_key_publishes_and_a_revoked_one_does_not(api: Api) -> None:
 
     assert published.status == 201
     assert refused.status == 401
+
+
+KEYED = {**JOB, "idempotencyKey": "order:9482"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (JOBS, JOB),
+        (JOBS, KEYED),
+        (JOBS, {**KEYED, "idempotencyKey": "order:9483"}),
+        (JOBS, {**KEYED, "uniqueKey": "9482"}),
+        (JOBS, {**KEYED, "onDuplicate": "raise"}),
+        (JOBS, {"delay": "never"}),
+        ("/v1/queues/none/jobs", KEYED),
+    ],
+    ids=["plain", "known", "new", "unique", "raise", "invalid", "no queue"],
+)
+async def test_a_key_that_has_published_before_is_rejected_as_soon_as_it_is_revoked(
+    api: Api, store: Store, clock: Clock, path: str, body: dict[str, Any]
+) -> None:
+    """Whatever the request is, and although another process has revoked it."""
+    admin, key = await made(api, "admin"), await made(api, "publish")
+    await api("PUT", "/v1/queues/payments", {}, **bearer(admin))
+    statuses = [(await api("POST", JOBS, KEYED, **bearer(key))).status for _ in range(3)]
+    async with store.open(clock=clock) as elsewhere:
+        await elsewhere.api_keys.arevoke(key)
+
+    refused = await api("POST", path, body, **bearer(key))
+    jobs = await api("GET", "/v1/jobs", **bearer(admin))
+
+    assert statuses == [201, 200, 200]
+    refused.problem(401, "unauthenticated")
+    assert len(jobs.json["items"]) == 1
+
+
+async def test_of_publishes_that_share_a_commit_only_those_of_a_revoked_key_are_rejected(
+    api: Api, store: Store, clock: Clock
+) -> None:
+    keys = [await made(api, "admin", "publish") for _ in range(2)]
+    await api("PUT", "/v1/queues/payments", {}, **bearer(keys[0]))
+
+    async def publish(round_: int) -> list[int]:
+        bodies = [{**JOB, "idempotencyKey": f"{round_}:{number}"} for number in range(8)]
+        replies = await asyncio.gather(
+            *[api("POST", JOBS, body, **bearer(keys[i % 2])) for i, body in enumerate(bodies)]
+        )
+        return [reply.status for reply in replies]
+
+    before = [*await publish(1), *await publish(2)]
+    async with store.open(clock=clock) as elsewhere:
+        await elsewhere.api_keys.arevoke(keys[1])
+    after = await publish(3)
+    jobs = await api("GET", "/v1/jobs", **bearer(keys[0]))
+
+    assert before == [201] * 16
+    assert after == [201, 401] * 4
+    assert len(jobs.json["items"]) == 20
+
+
+async def test_a_key_that_has_published_before_is_rejected_when_it_expires(
+    api: Api, clock: Clock
+) -> None:
+    admin, key = await made(api, "admin"), await made(api, "publish", expires_in=timedelta(hours=1))
+    await api("PUT", "/v1/queues/payments", {}, **bearer(admin))
+    published = [(await api("POST", JOBS, KEYED, **bearer(key))).status for _ in range(2)]
+    clock.advance(timedelta(hours=1))
+
+    refused = await api("POST", JOBS, {**JOB, "idempotencyKey": "later"}, **bearer(key))
+
+    assert published == [201, 200]
+    refused.problem(401, "unauthenticated")
 
 
 async def test_a_missing_scope_is_named(api: Api) -> None:

@@ -76,6 +76,7 @@ class BatchBody(Body):
     answers={CREATED: SimpleqEnqueued, KNOWN: SimpleqEnqueued},
     problems=(404, 409, 422),
     keyed="native",
+    confirms=True,
 )
 async def publish_job(request: RequestContext) -> Reply:
     """Publish a job.
@@ -95,7 +96,7 @@ async def publish_job(request: RequestContext) -> Reply:
     )
     chosen = policy_of(body.on_duplicate, body.on_mismatch, body.max_wait)
     # `aenqueue` does the same, but splits the job into options and builds it again.
-    storing = enqueue_new(request.calls.context, new_job, chosen)
+    storing = enqueue_new(request.calls.context, new_job, chosen, api_key=request.unconfirmed)
     enqueued = await request.server.context.runtime.arun(storing)
     return Reply(CREATED if enqueued.inserted else KNOWN, simpleq_enqueued(enqueued))
 

@@ -1,6 +1,6 @@
 -- Store new jobs that have publish keys and no unique keys, each with its key, or find the jobs that known
 -- keys stand for: in one statement, which is its own transaction. A job is not returned if a rival has
--- stored its key after this snapshot. Keys are locked in the order of the rows, which the caller has
+-- stored its key after this snapshot, or if its API key is not valid. Keys are locked in the order of the rows, which the caller has
 -- sorted, and the wait for a lock is short. A column that is the same for all rows is given once; unnest
 -- fills it up with nulls.
 with clock (now) as materialized (
@@ -27,10 +27,19 @@ asked as materialized (
             :id::text[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
             :priority::smallint[], :run_at::bigint[], :delay::bigint[], :max_attempts::smallint[],
             :payload::text[], :expires_at::bigint[], :options::text[], :group_key::text[],
-            :key::text[], :fingerprint::text[], :keep::bigint[]
+            :key::text[], :fingerprint::text[], :keep::bigint[], :api_key::text[]
         ) with ordinality as r (
             id, shard, tenant, queue, kind, priority, run_at, delay, max_attempts, payload,
-            expires_at, options, group_key, key, fingerprint, keep, place
+            expires_at, options, group_key, key, fingerprint, keep, api_key,
+            place
+        )
+    where
+        coalesce(r.api_key, (:api_key::text[])[1]) = '' or exists (
+            select from onefold.api_key as k
+            where
+                k.shard = (:shard::smallint[])[1]
+                and k.id = coalesce(r.api_key, (:api_key::text[])[1])
+                and k.revoked_at is null and coalesce(k.expires_at > clock.now, true)
         )
 ),
 known as materialized (
