@@ -36,6 +36,7 @@ KEY_COLUMNS: Final = ("shard", "tenant", "surface", "scope", "key")
 INSERT_CLAIM_COLUMNS: Final = (
     *KEY_COLUMNS, "id", "state", "takeover", "lease", "keep", "fingerprint", "result", "lock",
 )  # fmt: skip
+ROW_COLUMNS: Final = ("id", "shard", "tenant", "scope", "key", "keep", "fingerprint")
 TAKE_OVER_COLUMNS: Final = (
     *KEY_COLUMNS, "id", "owner", "state", "takeover", "lease", "keep", "fingerprint", "result",
     "seen_fence", "seen_state", "seen_owner",
@@ -73,6 +74,12 @@ class Keyed(msgspec.Struct, frozen=True):
     def row(self) -> tuple[Any, ...]:
         """The stored values of the key, in the columns that an insert and a takeover share."""
         return (int(Holding.SETTLED), 0, None, self.keep, self.fingerprint, self.job_id)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of the key in `ROW_COLUMNS`."""
+        shard, tenant, _, scope, key = self.place
+        return (self.job_id, shard, tenant, scope, key, self.keep, self.fingerprint)
 
 
 def publish_one(sql: Sql, item: Prepared) -> Operation[Enqueued | None]:
@@ -204,13 +211,16 @@ def _follow(keyed: Keyed, leader: Keyed, first: PublishKeyState) -> PublishKeySt
 def _insert(
     sql: Sql, group: Sequence[Keyed], published: dict[int, PublishKeyState]
 ) -> Operation[None]:
-    rows = yield sql(
-        "insert_claims",
-        INSERT_CLAIM_COLUMNS,
-        [(*keyed.place, keyed.job_id, *keyed.row, None) for keyed in group],
-        shared=True,
-    )
-    _record(group, {owner for owner, _, _ in rows}, published)
+    if sql.inserts_row_by_row:
+        rows = yield sql("insert_publish_key", ROW_COLUMNS, [k.values for k in group], each=True)
+    else:
+        rows = yield sql(
+            "insert_claims",
+            INSERT_CLAIM_COLUMNS,
+            [(*keyed.place, keyed.job_id, *keyed.row, None) for keyed in group],
+            shared=True,
+        )
+    _record(group, {row[0] for row in rows}, published)
 
 
 def _record(group: Sequence[Keyed], won: set[str], published: dict[int, PublishKeyState]) -> None:
