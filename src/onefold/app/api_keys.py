@@ -1,8 +1,7 @@
 """`ApiKeys`: create, find, revoke and check API keys.
 
 A check reads the database each time, so that a revocation counts at once. Checks that are made at
-the same time share one statement. A caller that confirms the key in its own transaction can use
-what an earlier check has found.
+the same time share one statement.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ T = TypeVar("T")
 
 MEMORY: Final = 1.0
 """Seconds for which the absence of keys is cached."""
-MOST: Final = 10_000
-"""Keys in memory; the one that was found first is dropped."""
 
 
 class ApiKeys:
@@ -46,7 +43,6 @@ class ApiKeys:
         self._some = False
         """True if there is a key. It stays true, because keys are never deleted."""
         self._none_until = 0.0
-        self._found: dict[api_key.Shown, ApiKey] = {}
 
     def create(
         self,
@@ -133,23 +129,9 @@ class ApiKeys:
             Item(api_keys.read, shown.id, "api_key", shown.id)
         )
         key = api_key.proven(shown, known)
-        if key is None:
-            self._found.pop(shown, None)
-        elif key.rate is None:
-            self._found[shown] = key
-            if len(self._found) > MOST:
-                del self._found[next(iter(self._found))]
         if key is None or key.rate is None:
             return Admission(key)
         return await self._context.runtime.arun(_admit(key))
-
-    def recall(self, text: str) -> ApiKey | None:
-        """The key that `acheck` has found for this text, if it has no rate.
-
-        It may be revoked by now: confirm it in the transaction that uses it.
-        """
-        shown = api_key.read_text(text)
-        return None if shown is None else self._found.get(shown)
 
     def exist(self) -> bool:
         """Whether a key was ever created. Revoked keys count: to revoke must not open a server.

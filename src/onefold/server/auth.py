@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from onefold.model.api_key import SCOPES, proven, read_text
 from onefold.model.wire import BadBody
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from onefold.app.onefold import Onefold
+    from onefold.model.api_key import Shown
     from onefold.server.request_context import RequestContext
     from onefold.web.problems import Refused
 
@@ -50,6 +52,8 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback
 
 
+MOST: Final = 10_000
+"""Keys in memory; the one that was proven first is dropped."""
 READS: Final = frozenset({"GET", "HEAD"})
 FORWARDED: Final = frozenset(
     {"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"} | {"proxy-connection"}
@@ -99,6 +103,8 @@ class Authority:
         """`anonymous` accepts callers without a key while there are none: only on loopback."""
         self._onefold = onefold
         self._anonymous = anonymous
+        self._proven: dict[Shown | None, Caller] = {}
+        """Callers by the keys without a rate that earlier requests have proven."""
 
     async def admit(
         self,
@@ -117,9 +123,10 @@ class Authority:
             return PUBLIC
         caller = None
         if "authorization" in headers:
-            token = bearer(headers["authorization"])
-            caller = self._recalled(token) if confirms else None
-            if caller is None:
+            token = bearer(headers["authorization"]) or ""
+            if confirms and (known := self._proven.get(read_text(token))):
+                caller = known
+            else:
                 caller = await self._caller(token)
         if caller is None:
             if not self._anonymous or await self._onefold.api_keys.aexist():
@@ -129,18 +136,12 @@ class Authority:
         caller.require(needed, scope["method"])
         return caller
 
-    def _recalled(self, token: str | None) -> Caller | None:
-        key = None if token is None else self._onefold.api_keys.recall(token)
-        if key is None:
-            return None
-        return Caller(key.tenant, key.id, frozenset(key.scopes), unconfirmed=key.id)
-
-    async def _caller(self, token: str | None) -> Caller | None:
-        if token is None:
-            return None
+    async def _caller(self, token: str) -> Caller | None:
+        shown = read_text(token)
         admission = await self._onefold.api_keys.acheck(token)
         key = admission.key
         if key is None:
+            self._proven.pop(shown, None)
             return None
         if admission.wait:
             detail = (
@@ -148,7 +149,12 @@ class Authority:
                 " done. Send the request again later."
             )
             raise refused(RATE_LIMITED, detail, retry_after=admission.wait)
-        return Caller(key.tenant, key.id, frozenset(key.scopes))
+        caller = Caller(key.tenant, key.id, frozenset(key.scopes))
+        if key.rate is None:
+            self._proven[shown] = replace(caller, unconfirmed=key.id)
+            if len(self._proven) > MOST:
+                del self._proven[next(iter(self._proven))]
+        return caller
 
 
 async def still_counts(request: RequestContext) -> bool:
