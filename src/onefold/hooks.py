@@ -79,6 +79,12 @@ class Hooks:
                     "The listener %r failed; the work continues. Event: %r", listener, event
                 )
 
+    def tell_enqueued(self, item: Prepared, answer: Enqueued) -> None:
+        """Send the event of one enqueue to all listeners."""
+        request = item.request
+        event = DuplicatesSuppressed if answer.duplicate else JobsEnqueued
+        self.tell(event(request.kind, request.queue, 1, request.tenant))
+
     def running(self, job: Job) -> AbstractContextManager[Any]:
         """Enter the hooks around a handler, in the context it runs in: a task, or a thread.
 
@@ -142,9 +148,7 @@ class Enqueueing:
 
     def _tell(self) -> None:
         if len(self.items) == 1:
-            request = self.items[0].request
-            event = DuplicatesSuppressed if self.answers[0].duplicate else JobsEnqueued
-            self._hooks.tell(event(request.kind, request.queue, 1, request.tenant))
+            self._hooks.tell_enqueued(self.items[0], self.answers[0])
             return
         counts: Counter[tuple[type[JobsEnqueued | DuplicatesSuppressed], str, str, str]] = Counter()
         for item, answer in zip(self.items, self.answers, strict=True):

@@ -267,12 +267,14 @@ def enqueue_new(
         item = replace(item, api_key=api_key)
     hooks = context.hooks
     answer: Enqueued
-    if hooks.listeners or hooks.around_enqueue or hooks.carrier is not None:
+    if hooks.around_enqueue or hooks.carrier is not None:
         with hooks.enqueueing((item,)) as under_way:
             answer = yield Batch(enqueue_item(context, under_way.items[0], policy))
             under_way.answers = (answer,)
     else:
         answer = yield Batch(enqueue_item(context, item, policy))
+        if hooks.listeners:
+            hooks.tell_enqueued(item, answer)
     if answer.duplicate and context.borrowed is None:
         context.duplicate_log.note_jobs((item,), (answer,))
     set_results(answer, JobResults(context))

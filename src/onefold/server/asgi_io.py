@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from onefold.server.request_context import Reply
+    from onefold.web.http import Header
 
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 _DIGITS: Final = 18
@@ -158,13 +160,17 @@ async def send_response(
     send: Send, response: HttpResponse, *, request_id: str, head: bool = False
 ) -> None:
     """Send a response; for HEAD, with the length of the body and without the body."""
-    headers = [(b"x-request-id", request_id.encode("latin-1"))]
-    for name, value in response.headers:
-        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+    headers = [(b"x-request-id", request_id.encode("latin-1")), *_encoded(response.headers)]
     if response.status not in {204, 304}:
         headers.append((b"content-length", str(len(response.body)).encode()))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else response.body})
+
+
+@lru_cache(maxsize=64)
+def _encoded(headers: tuple[Header, ...]) -> list[tuple[bytes, bytes]]:
+    """Cached: most responses have the same headers."""
+    return asgi_headers(headers)
 
 
 async def send_stream(receive: Receive, send: Send, reply: Reply, *, request_id: str) -> None:

@@ -100,10 +100,11 @@ class Metrics:
         """Count one event."""
         match event:
             case JobsEnqueued(kind, queue, count):
-                pair = self._pair(kind, queue)
-                series = self._enqueued_of.get(pair)
+                series = self._enqueued_of.get((kind, queue))
                 if series is None:
-                    series = self._enqueued_of[pair] = self._enqueued.labels(*pair)
+                    series = self._enqueued.labels(*self._pair(kind, queue))
+                    if len(self._enqueued_of) < MOST_LABELS:
+                        self._enqueued_of[kind, queue] = series
                 series.inc(count)
             case DuplicatesSuppressed(kind, queue, count):
                 self._duplicates.labels(*self._pair(kind, queue)).inc(count)
