@@ -84,7 +84,7 @@ class KeyHeld(Exception):
     """Another transaction holds what an impatient transaction needs."""
 
 
-class Call:
+class QueuedCall:
     """A queued call."""
 
     def __init__(self, item: Item[Any, Any]) -> None:
@@ -108,7 +108,7 @@ class Call:
         raise NotImplementedError
 
 
-class TaskCall(Call):
+class TaskCall(QueuedCall):
     """A queued call of a task, which runs in its event loop."""
 
     def __init__(self, item: Item[Any, Any]) -> None:
@@ -130,7 +130,7 @@ class TaskCall(Call):
             self.future.set_exception(self.error)
 
 
-class Entry(Call):
+class Entry(QueuedCall):
     """A queued call that a thread of ours runs."""
 
     def __init__(self, item: Item[Any, Any], deadline: float) -> None:
@@ -193,12 +193,12 @@ class TaskEntry(Entry, TaskCall):
             self.loop.call_soon_threadsafe(super().wake)
 
 
-E = TypeVar("E", bound=Call)
+E = TypeVar("E", bound=QueuedCall)
 
 _wake: Final = methodcaller("wake")
 
 
-def together(entries: Sequence[Call]) -> Build[list[Any]]:
+def together(entries: Sequence[QueuedCall]) -> Build[list[Any]]:
     """The operation of all items of a batch."""
     values = [entry.item.value for entry in entries]
     return lambda sql: entries[0].item.many(sql, values)
