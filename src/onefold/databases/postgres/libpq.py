@@ -242,6 +242,8 @@ class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
 
     _watched: tuple[asyncio.AbstractEventLoop, int] | None = None
     _waiter: asyncio.Future[Ready] | None = None
+    _was_woken: bool = False
+    """True if the socket was ready while nothing waited for it."""
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange of psycopg goes through here; psycopg watches the socket itself."""
@@ -285,6 +287,11 @@ class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
 
     def _wake(self, ready: Ready) -> None:
         if self._waiter is None:
-            self._unwatch()  # perhaps the server has closed an idle connection
+            # The loop has often polled once more before a response is read. Twice: perhaps the
+            # server has closed an idle connection.
+            if self._was_woken:
+                self._unwatch()
+            self._was_woken = True
         elif not self._waiter.done():
+            self._was_woken = False
             self._waiter.set_result(ready)
