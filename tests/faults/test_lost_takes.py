@@ -131,21 +131,29 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
 def test_a_worker_that_stops_hands_back_first(
     postgres_place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
+    gate = Gate()
+
     async def play(other: Onefold) -> None:
         async with behind(proxy, postgres_place, patience=timedelta(seconds=1)) as onefold:
-            onefold.job(work)
-            async with onefold.worker(**ONE_BY_ONE) as worker:
-                proxy.hang_up()
-                other.enqueue("work", max_attempts=1)
+            gate.guards(onefold)
+            async with onefold.worker(**{**ONE_BY_ONE, "queues": ["plain"]}) as worker:
+                other.enqueue("work", queue="plain", max_attempts=1)
+                await gate.is_reached()
+                other.enqueue("work", queue="plain", max_attempts=1)
+                # The name of the queue: neither a look nor a finish is meant.
+                proxy.hang_up(only_with="plain")
+                gate.open()
                 await asyncio.to_thread(until, lambda: proxy.refuses)
                 worker.stop()
                 await asyncio.to_thread(until, lambda: "database is not available" in caplog.text)
+                assert "running" in {job.state for job in other.find()}
                 proxy.pick_up()
 
     with postgres_place.open() as other:
         asyncio.run(play(other))
-        assert [(job.state, job.attempt) for job in other.find()] == [("ready", 0)]
-    assert proxy.lost == 1
+        ended = sorted((job.state, job.attempt) for job in other.find())
+        assert ended == [("completed", 1), ("ready", 0)]
+    assert (proxy.lost, len(gate.begun)) == (1, 1)
 
 
 def test_a_take_that_the_server_comes_to_later_is_handed_back_too(
