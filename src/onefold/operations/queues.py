@@ -168,7 +168,7 @@ def _save(
 def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
     """The due jobs of some queues, and when there will be more."""
     seen: dict[str, Outlook] = {}
-    rows = yield from read_all_shards(sql, "look", queues=list(queues))
+    rows = yield from read_all_shards(sql, "look", alone=True, waits=False, queues=list(queues))
     for queue, paused, controlled, due, due_grouped, next_at, now in rows:
         here = Outlook(
             queue, bool(paused), bool(controlled), bool(due), bool(due_grouped), next_at, now

@@ -214,20 +214,19 @@ class Producer:
     # --- handlers that have ended ---------------------------------------------------------------
 
     def _collect_ended(self) -> None:
-        while self._executor.ended:
-            self._handler_ended(self._executor.ended.popleft())
-
-    def _handler_ended(self, held: HeldDelivery) -> None:
-        self._prefetch.ended += 1
-        if held.completed or (held.run is not None and held.run.completed):
-            self._completed_by_transaction(held)
-        elif held.outcome is None:
-            self._drop(held)
-            (self._after_commit.lost if held.cause else self._after_commit.parked)(held)
-        elif held.outcome.event is Event.FINISH:
-            self._completed.append(held)
-        else:
-            self._failed.append(held)
+        ended = self._executor.ended
+        self._prefetch.ended += len(ended)
+        while ended:
+            held = ended.popleft()
+            if held.completed or (held.run is not None and held.run.completed):
+                self._completed_by_transaction(held)
+            elif held.outcome is None:
+                self._drop(held)
+                (self._after_commit.lost if held.cause else self._after_commit.parked)(held)
+            elif held.outcome.event is Event.FINISH:
+                self._completed.append(held)
+            else:
+                self._failed.append(held)
 
     def _completed_by_transaction(self, held: HeldDelivery) -> None:
         """The job is completed. A failure of its handler after the commit is only logged."""
@@ -339,10 +338,6 @@ class Producer:
         """Reserve places for the jobs that a take may bring."""
         self._reserved += order.limit
         self._used.update(order.queues)
-
-    def _release(self, order: TakeOrder) -> None:
-        self._reserved -= order.limit
-        self._used.subtract(order.queues)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -491,7 +486,8 @@ class Producer:
 
     def _take_ended(self, order: TakeOrder, *, answered: bool) -> None:
         """Release the places of a take, and search the jobs of tries without a response."""
-        self._release(order)
+        self._reserved -= order.limit
+        self._used.subtract(order.queues)
         lost = order.tries[:-1] if answered else order.tries
         self._lost_takes.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
 

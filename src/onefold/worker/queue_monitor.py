@@ -12,7 +12,7 @@ import math
 import random
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from onefold.errors import DatabaseError
 from onefold.model.delivery import TakeOrder
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from onefold.app.context import Context
-    from onefold.databases import Notifier
+    from onefold.databases import Exchanges, Notifier
     from onefold.model.job import JobRow
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
     from onefold.worker.settings import WorkerSettings
 
+
+T = TypeVar("T")
 
 SOON: Final = 0.02
 LATE: Final = 5.0
@@ -53,6 +55,7 @@ class QueueMonitor:
         settings: WorkerSettings,
         notifier: Notifier,
         wake: asyncio.Event,
+        exchanges: Exchanges | None = None,
     ) -> None:
         """`wake` is set when there may be something to take."""
         self.plain: set[str] = set(settings.queues)
@@ -69,6 +72,7 @@ class QueueMonitor:
         self._settings = settings
         self._notifier = notifier
         self._wake = wake
+        self._exchanges = exchanges
         self._lease = span(settings.lease, "lease")
         self._known_limited: set[str] = set()
         self._rotation = list(settings.queues)
@@ -197,10 +201,8 @@ class QueueMonitor:
                 continue
             self._last_look = time.monotonic()
             names = list(self._settings.queues)
-            look = partial(queues.look, queues=names)
             try:
-                reading = self._shards.read("look", look)
-                outlooks = await self._runtime.arun(reading) if names else []
+                outlooks = await self._look(names) if names else []
             except DatabaseError as error:
                 log.warning("Could not look for jobs: %s", error)
                 self._look_in(POLL)
@@ -209,6 +211,17 @@ class QueueMonitor:
                     self._update(outlook)
                 if self.plain or self.limited:
                     self._wake.set()
+
+    async def _look(self, names: list[str]) -> list[Outlook]:
+        """What is due in these queues: by the worker's own connection if possible."""
+        look = partial(queues.look, queues=names)
+        if self._exchanges is not None and self._shards.number == 1:
+            answered: asyncio.Future[list[Outlook] | None] = asyncio.Future()
+            if self._exchanges.send(look, partial(_set_result, answered)):
+                outlooks = await answered
+                if outlooks is not None:
+                    return outlooks
+        return await self._runtime.arun(self._shards.read("look", look))
 
     def stop(self) -> None:
         """Start no more looks. A cancelled one would cost a connection."""
@@ -251,6 +264,11 @@ class QueueMonitor:
                     await self._look_wanted.wait()
             except TimeoutError:
                 return
+
+
+def _set_result(future: asyncio.Future[T], result: T) -> None:
+    if not future.cancelled():
+        future.set_result(result)
 
 
 HALF: Final = 0.5

@@ -144,8 +144,8 @@ class Worker:
         warnings = self._serve_declared()
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
         executor = Executor(context, self.settings, Processes(loop, context.hooks), wake)
-        self._monitor = monitor = QueueMonitor(context, self.settings, notifier, wake)
         exchanges = context.database.exchanges()
+        self._monitor = monitor = QueueMonitor(context, self.settings, notifier, wake, exchanges)
         producer = Producer(
             context,
             registry,
@@ -180,14 +180,14 @@ class Worker:
         finally:
             heartbeats.stop()
             executor.close()
-            if exchanges is not None:
-                await exchanges.close()
             monitor.stop()
             chores.stop()
             await asyncio.wait(background, timeout=RESTART)
             for task in (listening, *background):
                 task.cancel()
             await asyncio.gather(listening, *background, return_exceptions=True)
+            if exchanges is not None:
+                await exchanges.close()
             log.info("The worker %s has stopped.", self.settings.name)
 
     async def _work(self, producer: Producer) -> None:

@@ -81,7 +81,8 @@ class PostgresExchanges:
         self._connecting: asyncio.Task[None] | None = None
         self._next_try = 0.0
         self._worn = False
-        """True after an error: the connection is replaced, with its prepared statements."""
+        """True after an error: the connection is replaced, with its prepared statements. Until then
+        nothing is sent, so that what has failed here runs on the pool."""
 
     def send(self, build: Build[Any], answered: Callable[[Any], None]) -> bool:
         """Send an operation; False if there is no connection for it now.
@@ -165,7 +166,7 @@ class PostgresExchanges:
         try:
             exchange.prepared = self._send_one(statement, pq)
         except (_Unsuitable, psycopg.DataError):
-            exchange.failed = True  # the operation runs again on the pool
+            exchange.failed = self._worn = True  # the operation runs again on the pool
         except psycopg.Error:
             self._lose()
             return
