@@ -132,11 +132,12 @@ def test_a_worker_that_stops_hands_back_first(
     postgres_place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
+    options: WorkerOptions = {**ONE_BY_ONE, "queues": ["plain"]}
 
     async def play(other: Onefold) -> None:
         async with behind(proxy, postgres_place, patience=timedelta(seconds=1)) as onefold:
             gate.guards(onefold)
-            async with onefold.worker(**{**ONE_BY_ONE, "queues": ["plain"]}) as worker:
+            async with onefold.worker(**options) as worker:
                 other.enqueue("work", queue="plain", max_attempts=1)
                 await gate.is_reached()
                 other.enqueue("work", queue="plain", max_attempts=1)
