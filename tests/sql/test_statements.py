@@ -45,6 +45,7 @@ ONLY_POSTGRES = {
 }
 ONLY_SQLITE = {
     "ready_priorities",  # PostgreSQL visits the priorities inside of exchange_jobs, by LATERAL
+    "store_job",  # store_jobs, job by job
     "take_jobs",
 }
 # What every driver adds: the time, and on SQLite the machine's clock beside a test's.

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from onefold.errors import DatabaseBusy
 from onefold.model.job import JobState, state_of
@@ -141,7 +142,7 @@ def insert_or_find(sql: Sql, request: NewJobRow) -> Operation[Stand | None]:
         rows = yield sql(
             "enqueue_one",
             INSERT_COLUMNS,
-            [msgspec.structs.astuple(request)],
+            [astuple(request)],
             each=True,
             alone=True,
             # It sets its own lock timeout.
@@ -191,7 +192,7 @@ def _store_or_find(
         rows = yield sql(
             "store_keyed_jobs",
             INSERT_COLUMNS,
-            list(map(msgspec.structs.astuple, chunk)),
+            list(map(astuple, chunk)),
             common=COMMON_COLUMNS | {"unique_kind"},
             **sql.notify(request.queue for request in chunk),
         )
@@ -229,36 +230,37 @@ def insert(
     waits = _has_keys(requests)
     # A single row is inserted or not; rows without keys cannot conflict.
     alone = alone and (len(requests) == 1 or not waits)
+    each = sql.inserts_row_by_row
     for chunk in chunks_by_shard(requests):
         whole = len(chunk) == len(requests)
         if len(chunk) == 1:
             if (yield from _insert_one(sql, chunk[0], alone=alone and whole)):
                 stands[chunk[0].id] = Stand(chunk[0].id)
-        elif sql.stores_without_looking and not waits:
-            rows = list(map(store_row, chunk))
-            yield sql(
-                "store_jobs",
+        elif not waits and (each or sql.stores_without_looking):
+            inserted = yield sql(
+                "store_job" if each else "store_jobs",
                 STORE_COLUMNS,
-                rows,
+                list(map(store_row, chunk)),
                 common=COMMON_COLUMNS,
+                each=each,
                 alone=alone and whole,
                 waits=False,
                 **sql.notify(request.queue for request in chunk),
             )
-            stands.update([(request.id, Stand(request.id)) for request in chunk])
+            ids = [row[0] for row in inserted] if each else [request.id for request in chunk]
+            stands.update([(job_id, Stand(job_id)) for job_id in ids])
         else:
-            each = sql.inserts_row_by_row
             inserted = yield sql(
                 "insert_job" if each else "insert_jobs",
                 INSERT_COLUMNS,
-                list(map(msgspec.structs.astuple, chunk)),
+                list(map(astuple, chunk)),
                 common=COMMON_COLUMNS,
                 each=each,
                 alone=alone and whole,
                 waits=waits,
                 **sql.notify(request.queue for request in chunk),
             )
-            stands.update((job_id, Stand(job_id)) for (job_id,) in inserted)
+            stands.update([(job_id, Stand(job_id)) for (job_id,) in inserted])
 
 
 def _insert_one(sql: Sql, request: NewJobRow, *, alone: bool) -> Operation[bool]:
@@ -266,7 +268,7 @@ def _insert_one(sql: Sql, request: NewJobRow, *, alone: bool) -> Operation[bool]
     inserted = yield sql(
         "insert_routed_job" if sql.distributed else "insert_job",
         INSERT_COLUMNS,
-        [msgspec.structs.astuple(request)],
+        [astuple(request)],
         each=True,
         alone=alone,
         waits=request.unique_key is not None,
