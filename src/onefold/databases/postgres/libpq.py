@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -38,6 +39,12 @@ Waits: TypeAlias = Generator[Wait, Ready | int, T]
 
 PIPELINES: Final = psycopg.Pipeline.is_supported()
 """libpq has them since version 14; without them, the statements are sent one by one."""
+
+UNPREPARED: Final = (
+    psycopg.errors.InvalidSqlStatementName,
+    psycopg.errors.FeatureNotSupported,
+)
+"""The errors of a prepared statement that a handler has removed, or whose tables have changed."""
 
 INTERRUPTIBLE: Final = 0.1
 """Seconds after which a blocking wait lets Python handle signals."""
@@ -138,11 +145,15 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
                 statement.was_used = True
             steps.append((statement, values))
         results: list[PGresult] = []
-        if PIPELINES or len(steps) == 1:
-            results = yield from _trip(self.pgconn, steps)
-        else:
-            for step in steps:
-                results += yield from _trip(self.pgconn, [step])
+        try:
+            if PIPELINES or len(steps) == 1:
+                results = yield from _trip(self.pgconn, steps)
+            else:
+                for step in steps:
+                    results += yield from _trip(self.pgconn, [step])
+        except UNPREPARED:
+            self.pgconn.finish()  # it would fail again
+            raise
         self.answers += 1
         return [
             statement.rows(result)
@@ -238,7 +249,7 @@ class Session(LibpqSession, psycopg.Connection[TupleRow]):
 
 
 class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
-    """An async connection. Its event loop keeps watching its socket between our trips."""
+    """An async connection. Its event loop watches its socket during our trips."""
 
     _watched: tuple[asyncio.AbstractEventLoop, int] | None = None
     _waiter: asyncio.Future[Ready] | None = None
@@ -261,10 +272,9 @@ class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
         """Carry out trips to the server."""
         try:
             return await run_async(trips, self._ready)
-        except BaseException:
-            self._unwatch()  # libpq may have closed the socket
-            raise
         finally:
+            # Not watched while it is idle: uvloop misses a connection that is lost then.
+            self._unwatch()
             self._waiter = None
 
     def _ready(self, wanted: Wait) -> asyncio.Future[Ready]:
@@ -283,7 +293,8 @@ class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
     def _unwatch(self) -> None:
         if self._watched is not None:
             (loop, socket), self._watched = self._watched, None
-            loop.remove_reader(socket)
+            with suppress(OSError):  # libpq has closed the socket of a lost connection
+                loop.remove_reader(socket)
 
     def _wake(self, ready: Ready) -> None:
         if self._waiter is None:
