@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -120,6 +119,10 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
             or pq.pipeline_status != PipelineStatus.OFF
         )
 
+    def count_answer(self) -> None:
+        """Count a response of the server."""
+        self.answers += 1
+
     def request(self, text: str, given: Mapping[str, Any]) -> Request:
         """A statement with its values, ready to be sent."""
         statement = self.statements.get(text)
@@ -154,7 +157,7 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
         except UNPREPARED:
             self.pgconn.finish()  # it would fail again
             raise
-        self.answers += 1
+        self.count_answer()
         return [
             statement.rows(result)
             for (statement, values), result in zip(steps, results, strict=True)
@@ -196,7 +199,7 @@ def _send(pq: PGconn, statement: SessionStatement, values: Sequence[Any] | None)
 
 
 SUCCESS: Final = {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}
-NOTHING: Final = {None, ExecStatus.PIPELINE_ABORTED}
+NOTHING: Final[set[ExecStatus | None]] = {None, ExecStatus.PIPELINE_ABORTED}
 
 
 def _results(
@@ -240,7 +243,7 @@ class Session(LibpqSession, psycopg.Connection[TupleRow]):
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange of psycopg goes through here."""
         answer = super().wait(gen, *args, **options)
-        self.answers += 1
+        self.count_answer()
         return answer
 
     def drive(self, trips: Waits[T]) -> T:
@@ -249,60 +252,34 @@ class Session(LibpqSession, psycopg.Connection[TupleRow]):
 
 
 class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
-    """An async connection. Its event loop watches its socket during our trips."""
-
-    _watched: tuple[asyncio.AbstractEventLoop, int] | None = None
-    _waiter: asyncio.Future[Ready] | None = None
-    _was_woken: bool = False
-    """True if the socket was ready while nothing waited for it."""
+    """An async connection."""
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
-        """Every exchange of psycopg goes through here; psycopg watches the socket itself."""
-        self._unwatch()
+        """Every exchange of psycopg goes through here."""
         answer = await super().wait(gen, *args, **options)
-        self.answers += 1
+        self.count_answer()
         return answer
-
-    async def close(self) -> None:
-        """Close the connection."""
-        self._unwatch()
-        await super().close()
 
     async def drive(self, trips: Waits[T]) -> T:
         """Carry out trips to the server."""
-        try:
-            return await run_async(trips, self._ready)
-        finally:
-            # Not watched while it is idle: uvloop misses a connection that is lost then.
-            self._unwatch()
-            self._waiter = None
+        return await run_async(trips, self._ready)
 
-    def _ready(self, wanted: Wait) -> asyncio.Future[Ready]:
-        loop, socket = self._watched or self._watch()
-        self._waiter = waiter = loop.create_future()
+    async def _ready(self, wanted: Wait) -> Ready:
+        # The event loop must not watch the socket while libpq works: libpq may close it, and uvloop
+        # then misses what happens to the next socket of the same number.
+        loop, socket = asyncio.get_running_loop(), self.pgconn.socket
+        waiter: asyncio.Future[Ready] = loop.create_future()
+        loop.add_reader(socket, _wake, waiter, Ready.R)
         if wanted & Wait.W:
-            loop.add_writer(socket, self._wake, Ready.W)
-            waiter.add_done_callback(lambda _: loop.remove_writer(socket))
-        return waiter
+            loop.add_writer(socket, _wake, waiter, Ready.W)
+        try:
+            return await waiter
+        finally:
+            loop.remove_reader(socket)
+            if wanted & Wait.W:
+                loop.remove_writer(socket)
 
-    def _watch(self) -> tuple[asyncio.AbstractEventLoop, int]:
-        self._watched = watched = asyncio.get_running_loop(), self.pgconn.socket
-        watched[0].add_reader(watched[1], self._wake, Ready.R)
-        return watched
 
-    def _unwatch(self) -> None:
-        if self._watched is not None:
-            (loop, socket), self._watched = self._watched, None
-            with suppress(OSError):  # libpq has closed the socket of a lost connection
-                loop.remove_reader(socket)
-
-    def _wake(self, ready: Ready) -> None:
-        if self._waiter is None:
-            # The loop has often polled once more before a response is read. Twice: perhaps the
-            # server has closed an idle connection.
-            if self._was_woken:
-                self._unwatch()
-            self._was_woken = True
-        elif not self._waiter.done():
-            self._was_woken = False
-            self._waiter.set_result(ready)
+def _wake(waiter: asyncio.Future[Ready], ready: Ready) -> None:
+    if not waiter.done():
+        waiter.set_result(ready)
