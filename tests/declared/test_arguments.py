@@ -235,6 +235,28 @@ def test_sets_are_stored_in_one_order_for_keys_are_made_of_them() -> None:
     }
 
 
+@pytest.mark.parametrize("members", [[[1]], [{"a": 1}]])
+def test_a_set_of_lists_or_objects_is_refused_before_it_is_stored(members: list[Any]) -> None:
+    def paint(words: set[Any]) -> None: ...
+
+    with pytest.raises(InvalidInput, match="paint cannot read its arguments from JSON: unhashable"):
+        of(paint).to_payload((members,), {})
+    # As another client may have stored it.
+    with pytest.raises(InvalidInput, match="paint cannot read its arguments from JSON: unhashable"):
+        of(paint).bind(msgspec.json.encode({"words": members}).decode(), None)
+
+
+@pytest.mark.parametrize("name", ["__dict__", "__init__", "__slots__", "__annotations__"])
+def test_a_parameter_may_have_a_name_that_means_something_to_a_class(name: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def odd({name}: int) -> None: ...", scope)
+
+    payload = of(scope["odd"]).to_payload((1,), {})
+
+    assert payload == {name: 1}
+    assert of(scope["odd"]).bind(msgspec.json.encode(payload).decode(), None) == ((), {name: 1})
+
+
 def test_what_pydantic_refuses_is_refused() -> None:
     def greet(customer: Customer) -> None: ...
 

@@ -141,7 +141,7 @@ class Arguments:
             return self.from_payload(decode_payload(payload), run)
         try:
             values = asdict(self._decoder.decode(payload))
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError):
             # A default, a wide integer, or a payload that does not fit, which needs an explanation.
             return self.from_payload(decode_payload(payload), run)
         return self._call(values, run)
@@ -185,6 +185,9 @@ class Arguments:
             converted: dict[str, Any] = from_json({"members": payload}, self._shape).members
         except msgspec.ValidationError as error:
             raise _misfit(error, self.name) from None
+        except TypeError as error:
+            # A list or an object, in a set.
+            raise InvalidInput(self.name, f"cannot read its arguments from JSON: {error}") from None
         return converted
 
     def _check_whole(self) -> None:
@@ -372,7 +375,10 @@ Not among them: decimals, which keep the zeros of a number in the text, and pyda
 def _decoder(hints: dict[str, Any], *, ignores_extra: bool) -> msgspec.json.Decoder[Any] | None:
     """Reads a payload that has all parameters at once; None if a type needs the other way."""
     found = (one for hint in hints.values() for one in _types_in(shapes.type_info(hint)))
-    if not all(isinstance(one, _READ_ALIKE) for one in found):
+    # Names such as __dict__ mean something to a struct.
+    if not all(isinstance(one, _READ_ALIKE) for one in found) or any(
+        "__" in name for name in hints
+    ):
         return None
     fields = list(hints.items())
     shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=not ignores_extra)
