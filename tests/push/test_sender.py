@@ -127,6 +127,47 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
     run(play())
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["with the first", "while it is idle"])
+def test_a_second_answer_to_a_request_is_no_answer_to_the_next(*, at_once: bool) -> None:
+    answer = b"HTTP/1.1 %d OK\r\nContent-Length: 0\r\n\r\n"
+
+    async def play() -> None:
+        loop, went, answered = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        def serve(listener: socket.socket) -> None:
+            for status in (201, 202):
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as request:
+                    while request.readline() != b"\r\n":
+                        pass
+                    connection.sendall(answer % status + (answer % 500 if at_once else b""))
+                    assert answered.wait(LONG)
+                    answered.clear()
+                    if not at_once:
+                        connection.sendall(answer % 500)
+                    loop.call_soon_threadsafe(went.set)
+                    request.read()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = threading.Thread(target=serve, args=(listener,))
+            server.start()
+            sender = PushSender(LOOPBACK, connections=10)
+            place = endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+            for status in (201, 202):
+                exchange = await sender.post(place, b"{}", {}, within=LONG)
+                assert isinstance(exchange, PushResponse)
+                assert exchange.status == status
+                answered.set()
+                await went.wait()
+                went.clear()
+                for _ in range(3):
+                    await asyncio.sleep(0)  # the event loop may read what has arrived
+            await sender.close()
+            server.join(LONG)
+
+    run(play())
+
+
 BIG = b"x" * 32_000_000
 
 

@@ -114,6 +114,8 @@ def _only_secret(signer: Signer, now: datetime) -> Secret:
 
     The receiver knows one secret at a time, and replaces it when the old one expires.
     """
+    if len(signer.keys) == 1:
+        return signer.keys[0][0]
     alive = [secret for secret, _ in signer.keys if not secret.expired(now)]
     ending = [secret for secret in alive if secret.until is not None]
     return ending[-1] if ending else alive[0]

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _polls: Final[WeakKeyDictionary[object, select.poll]] = WeakKeyDictionary()
 """By connection that was used for a request: asks the kernel whether anything has arrived."""
 
+LINE_BYTES: Final = 8_190
+"""Of the status line of a response, and of each header."""
 ARRIVED: Final = select.POLLIN | select.POLLPRI
 
 
@@ -73,14 +75,22 @@ class Connector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol, transport = connection.protocol, connection.transport
+            assert protocol is not None
             poll = _polls.get(protocol)
             if poll is None:  # it is new
+                # One parser for all responses of a connection: after an error it is closed.
+                protocol.set_response_params(
+                    read_until_eof=True,
+                    auto_decompress=False,
+                    max_line_size=LINE_BYTES,
+                    max_field_size=LINE_BYTES,
+                )
                 if transport is not None:
                     poll = _polls[protocol] = select.poll()
                     poll.register(transport.get_extra_info("socket"), ARRIVED)
                 return connection
-            # Its end may have arrived, or bytes without a request.
-            if transport is not None and not transport.is_closing() and not poll.poll(0):
+            # Its end may have arrived, or bytes without a request: these are not our response.
+            if protocol.is_connected() and not protocol.should_close and not poll.poll(0):
                 return connection
             connection.close()
 
@@ -156,8 +166,6 @@ DRAINED: Final = 64 * 1024
 BODY_TIMEOUT: Final = 2.0
 """Seconds for the body of a response after its status is known."""
 SITES: Final = 10_000
-LINE_BYTES: Final = 8_190
-"""Of the status line, and of each header."""
 SWITCHING: Final = 101
 NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 """`_try` has the timeout."""
@@ -278,14 +286,8 @@ class PushSender:
         head = _head(site.start, headers, len(body))
         connection = await self._connector.connect(site.request, [], NO_TIMEOUT)
         protocol, transport, complete = connection.protocol, connection.transport, False
+        assert protocol is not None
         try:
-            assert protocol is not None
-            protocol.set_response_params(
-                read_until_eof=True,
-                auto_decompress=False,
-                max_line_size=LINE_BYTES,
-                max_field_size=LINE_BYTES,
-            )
             if transport is not None:  # otherwise the read raises the reason
                 transport.writelines((head, body))
             message, content = await protocol.read()
