@@ -79,6 +79,11 @@ class Proxy:
         """True once it has hung up."""
         return self._refusing
 
+    def refuse(self) -> None:
+        """Cut all connections, and refuse others."""
+        self._refusing = True
+        self.cut()
+
     def pick_up(self) -> None:
         """Accept connections again."""
         self._refusing = self._hangs_up = False

@@ -280,7 +280,7 @@ def test_a_commit_that_never_arrived_is_not_taken_for_one(
     )
 
     def let_the_server_notice() -> None:
-        until(lambda: observer.execute(asked).fetchall())
+        until(lambda: proxy.lost and observer.execute(asked).fetchall())
         proxy.drop_swallowed()
 
     with ThreadPoolExecutor(1) as thread:
@@ -317,6 +317,40 @@ def test_another_server_does_not_know_the_commit(
 
     assert proxy.lost == 1
     assert {job.id for job in caller("find")} == {job.id for job in stored}
+
+
+def test_a_number_that_is_used_again_after_a_crash_is_not_taken_for_the_commit(
+    proxy: Proxy,
+    migrated: str,
+    make_caller: Callable[[Onefold], Caller],
+    *,
+    own_postgres: PostgresServer,
+) -> None:
+    """The transaction was open when the server crashed, and nothing of it was written."""
+    with Onefold(own_postgres.url, schema=migrated) as first:
+        first.migrate()
+    proxy.lead_to(own_postgres.url)
+    jobs = [NewJob("mail", unique_key="k"), NewJob("mail")]
+
+    def crash() -> None:
+        until(lambda: proxy.lost)
+        proxy.refuse()
+        own_postgres.crash()
+        own_postgres.start()
+        with psycopg.connect(own_postgres.url, autocommit=True) as connection:
+            for _ in range(100):
+                _newest_transaction(connection)
+        proxy.pick_up()
+
+    onefold = Onefold(proxy.url, schema=migrated, busy_timeout=timedelta(minutes=1))
+    caller = make_caller(onefold)
+    caller("find")
+    with ThreadPoolExecutor(1) as thread:
+        proxy.swallow_commit()
+        crashed = thread.submit(crash)
+        stored = caller("enqueue_many", jobs)
+        crashed.result(PATIENCE)
+        assert {job.id for job in caller("find")} == {job.id for job in stored}
 
 
 def _newest_transaction(connection: psycopg.Connection) -> int:

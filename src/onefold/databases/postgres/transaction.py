@@ -186,9 +186,13 @@ LIMITS: Final = (
     " set_config('idle_in_transaction_session_timeout', :awake::text, true)"
 )
 # The number of the transaction, by which the server knows its status. Another server has
-# other transactions with the same numbers, and so has a server that was promoted meanwhile.
+# other transactions with the same numbers, and so has a server that was promoted or has crashed
+# meanwhile: a crash sets its statistics back, and numbers that were not yet on disk are used again.
 NUMBERED: Final = LIMITS + ", pg_current_xact_id()::text"
-_SERVER: Final = "system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+_SERVER: Final = (
+    "system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+    " || '/' || extract(epoch from pg_stat_get_bgwriter_stat_reset_time())"
+)
 SERVER: Final = f"select {_SERVER} from pg_control_system()"  # noqa: S608 - ours
 STATUS: Final = (
     f"select case when {_SERVER} = :server::text"  # noqa: S608 - ours
