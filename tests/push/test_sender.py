@@ -168,6 +168,40 @@ def test_a_second_answer_to_a_request_is_no_answer_to_the_next(*, at_once: bool)
     run(play())
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["with the first", "while it is idle"])
+def test_the_beginning_of_another_answer_is_no_part_of_the_next(*, at_once: bool) -> None:
+    first = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+    beginning = b"HTTP/1.1 200 OK\r\nX-One: "
+    failure = b"HTTP/1.1 500 Failed\r\nContent-Length: 0\r\n\r\n"
+
+    async def play() -> None:
+        began = asyncio.Event()
+
+        async def manner(received: Received, writer: asyncio.StreamWriter) -> None:
+            if received.body == b"2":
+                writer.write(failure)
+            elif at_once:
+                writer.write(first + beginning)
+            else:
+                writer.write(first)
+                await began.wait()
+                writer.write(beginning)
+
+        async with Receiver(manner) as receiver:
+            sender = PushSender(LOOPBACK, connections=10)
+            place = endpoint(receiver.url)
+            assert isinstance(await sender.post(place, b"1", {}, within=LONG), PushResponse)
+            began.set()
+            await asyncio.sleep(0.05)  # the event loop reads what has arrived
+            second = await sender.post(place, b"2", {}, within=LONG)
+            await sender.close()
+
+        assert isinstance(second, PushResponse)
+        assert second.status == 500
+
+    run(play())
+
+
 BIG = b"x" * 32_000_000
 
 
@@ -311,6 +345,17 @@ def test_a_status_counts_whatever_becomes_of_the_body(manner: Manner) -> None:
         assert isinstance(exchange, PushResponse)
         assert exchange.status == 200
         assert len(exchange.excerpt) <= 1024
+
+    run(play())
+
+
+def test_a_status_counts_if_the_time_ends_in_the_body() -> None:
+    async def play() -> None:
+        start = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nstart"
+        exchange, _ = await post(sends(start, then="hang"), within=SOON)
+
+        assert isinstance(exchange, PushResponse)
+        assert (exchange.status, exchange.excerpt) == (200, "start")
 
     run(play())
 

@@ -78,21 +78,22 @@ class Connector(aiohttp.TCPConnector):
             assert protocol is not None
             poll = _polls.get(protocol)
             if poll is None:  # it is new
-                # One parser for all responses of a connection: after an error it is closed.
-                protocol.set_response_params(
-                    read_until_eof=True,
-                    auto_decompress=False,
-                    max_line_size=LINE_BYTES,
-                    max_field_size=LINE_BYTES,
-                )
                 if transport is not None:
                     poll = _polls[protocol] = select.poll()
                     poll.register(transport.get_extra_info("socket"), ARRIVED)
-                return connection
+                break
             # Its end may have arrived, or bytes without a request: these are not our response.
             if protocol.is_connected() and not protocol.should_close and not poll.poll(0):
-                return connection
+                break
             connection.close()
+        # A parser for each response: the last one may have read the beginning of another response.
+        protocol.set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=LINE_BYTES,
+            max_field_size=LINE_BYTES,
+        )
+        return connection
 
 
 Lookup: TypeAlias = Callable[[str], Awaitable[list[str]]]
@@ -164,7 +165,7 @@ DNS_TTL: Final = 10
 DRAINED: Final = 64 * 1024
 """Bytes of a response that are read to reuse its connection; after a longer one it is closed."""
 BODY_TIMEOUT: Final = 2.0
-"""Seconds for the body of a response after its status is known."""
+"""Seconds for the body of a response after its status is known, within the time of the push."""
 SITES: Final = 10_000
 SWITCHING: Final = 101
 NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
@@ -187,9 +188,10 @@ class RequestDeadlines:
         if end < self._fires_at:
             self._set_timer(end)
 
-    def remove(self, timeout: asyncio.Timeout) -> None:
-        """Forget a timeout that was left."""
-        self._ends.pop(timeout, None)
+    def remove(self, timeout: asyncio.Timeout) -> float:
+        """Forget a timeout, and return the seconds that were left."""
+        now = self._loop.time()
+        return self._ends.pop(timeout, now) - now
 
     def _set_timer(self, at: float) -> None:
         self.close()
@@ -254,7 +256,7 @@ class PushSender:
             site = self._site(endpoint)
             async with timeout:
                 self._deadlines.add(timeout, within)
-                return await self._post(site, body, headers, began)
+                return await self._post(site, body, headers, began, timeout)
         except TimeoutError:
             why = f"no answer within {within:g} s"
         except AddressRefused as error:
@@ -281,7 +283,12 @@ class PushSender:
         return site
 
     async def _post(
-        self, site: _Site, body: bytes, headers: Mapping[str, str], began: float
+        self,
+        site: _Site,
+        body: bytes,
+        headers: Mapping[str, str],
+        began: float,
+        deadline: asyncio.Timeout,
     ) -> PushResponse:
         head = _head(site.start, headers, len(body))
         connection = await self._connector.connect(site.request, [], NO_TIMEOUT)
@@ -295,7 +302,8 @@ class PushSender:
                 message, content = await protocol.read()
             duration = time.monotonic() - began
             # The status decides. A failure while the body is read does not change it.
-            start, complete = await _start_of(content)
+            left = self._deadlines.remove(deadline)
+            start, complete = await _start_of(content, min(left, BODY_TIMEOUT))
         finally:
             if transport is not None and transport.get_write_buffer_size():
                 transport.abort()  # a receiver that does not read must not keep the rest in memory
@@ -331,13 +339,13 @@ def _head(start: str, headers: Mapping[str, str], length: int) -> bytes:
     return f"{start}{lines}Content-Length: {length}\r\n\r\n".encode()
 
 
-async def _start_of(content: aiohttp.StreamReader) -> tuple[bytes, bool]:
+async def _start_of(content: aiohttp.StreamReader, seconds: float) -> tuple[bytes, bool]:
     """The beginning of a body, and whether all was read. Then the connection can be reused."""
     if content.is_eof():
         return content.read_nowait(EXCERPT_BYTES), True  # it is in the buffer already
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError, ValueError):
-        async with asyncio.timeout(BODY_TIMEOUT):
+        async with asyncio.timeout(seconds):
             async for piece in content.iter_any():
                 read += piece
                 if len(read) > DRAINED:
