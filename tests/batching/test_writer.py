@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -206,6 +207,23 @@ def nothing(sql: Sql) -> Operation[str]:
     """An operation that wants next to nothing."""
     yield sql("has_identity")
     return "done"
+
+
+def test_a_task_waits_for_the_lock_no_longer_than_it_may(file: Place) -> None:
+    async def late(onefold: Onefold, after: float) -> float:
+        await asyncio.sleep(after)
+        began = time.monotonic()
+        with pytest.raises(DatabaseBusy):
+            await onefold.aenqueue("mail")
+        return time.monotonic() - began
+
+    async def play() -> list[float]:
+        async with Onefold(file.url, busy_timeout=timedelta(seconds=1)) as onefold:
+            await onefold.aenqueue("mail")
+            with file.transaction():
+                return await asyncio.gather(*(late(onefold, n / 10) for n in range(8)))
+
+    assert max(asyncio.run(play())) < 1.4
 
 
 def test_those_who_came_while_it_waited_are_told_of_what_failed_then(tmp_path: Path) -> None:

@@ -141,8 +141,11 @@ class SqliteDatabase:
         """Write one item, together with those of other tasks of this event loop.
 
         They are one call of the writer: a call of each would wake its thread, and then the loop.
+        While the file is locked, each is a call of its own, which waits until its own deadline.
         """
         state, loop = self._current(), asyncio.get_running_loop()
+        if state.writer.waits:
+            return await state.writer.arun(item)
         groups = state.task_groups.get(loop)
         if groups is None:
             held = HeldKeys(self.patience, self.busy)

@@ -73,6 +73,8 @@ class SqliteWriter(ThreadQueue):
         self._fairness = LockFairness()
         self._closed = False
         self._closes_later = False
+        self.waits: bool = False
+        """True while a batch waits for the lock of another connection. New calls join it."""
         # Reentrant: a signal handler may fork in the middle of a write.
         self.in_transaction: AbstractContextManager[Any] = RLock()
         _forks.writers.add(self)
@@ -144,6 +146,7 @@ class SqliteWriter(ThreadQueue):
         try:
             self._fairness.wait()
             while entries and not self._write(entries):
+                self.waits = True
                 self._wait_for_lock(entries)
         except BaseException as error:  # noqa: BLE001 - the callers receive it
             if len(entries) > 1 and isinstance(error, sqlite3.Error | Undone):
@@ -153,6 +156,8 @@ class SqliteWriter(ThreadQueue):
                 return
             for entry in entries:
                 entry.set(None, self._own(error))
+        finally:
+            self.waits = False
         for entry in entries:
             entry.wake()
 
