@@ -1,6 +1,7 @@
 """Handlers in processes of their own: what crashes or hangs there takes nobody with it."""
 
 import importlib
+import math
 import os
 from collections.abc import Generator
 from types import ModuleType
@@ -8,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from onefold import Job
+from onefold.worker import processes
 from tests.fixtures.place import Place
 from tests.worker import apps
 from tests.worker.stage import ended, perform, working
@@ -75,6 +77,17 @@ def test_a_process_is_given_the_whole_payload_and_refuses_one_that_does_not_fit(
 def test_the_start_of_a_process_is_not_counted_as_time_of_the_handler(app: ModuleType) -> None:
     (job,) = _run(app, "hurry")
     assert job.state == "completed"
+
+
+def test_a_job_whose_lease_has_ended_while_its_process_started_goes_back(
+    app: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker was frozen meanwhile. The job is taken again, and runs in the same process."""
+    times = iter([math.inf])
+    real = processes.lease_time
+    monkeypatch.setattr(processes, "lease_time", lambda: next(times, None) or real())
+    (job,) = _run(app, "pid")
+    assert (job.state, job.attempt, job.fence) == ("completed", 1, 2)
 
 
 def test_a_transaction_in_a_child_completes_the_job(app: ModuleType, place: Place) -> None:

@@ -22,7 +22,7 @@ from onefold.jobs.job_function import DeclaredJob
 from onefold.model.job import JobRow
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome
-from onefold.worker.executor import HeldDelivery, call
+from onefold.worker.executor import HeldDelivery, call, lease_time
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -147,6 +147,7 @@ class Child:
         self._process.start()
         theirs.close()
         self._task: bytes | None = None
+        self._held: HeldDelivery | None = None
         self._is_ready = False
         self._timer: TimerHandle | None = None
         self.begun: Callable[[], None] | None = None
@@ -157,12 +158,13 @@ class Child:
 
     def run(
         self,
+        held: HeldDelivery,
         task: ChildTask,
         begun: Callable[[], None],
         ended: Callable[[DeliveryOutcome, bool], None],
     ) -> None:
         """Send it a job, at once or when it has started."""
-        self.begun, self.ended = begun, ended
+        self._held, self.begun, self.ended = held, begun, ended
         self._timer = self._loop.call_later(START, self._process_died)
         self._task = msgspec.msgpack.encode(task)
         if self._is_ready:
@@ -170,11 +172,18 @@ class Child:
 
     def _send(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            try:
-                self._connection.send_bytes(task)
-            except OSError:
-                self._process_died()
+        held, self._held = self._held, None
+        if task is None or held is None:
+            return
+        if lease_time() >= held.leased_until:  # the worker was frozen while the process started
+            self._cancel_timer()
+            self._end(delivery_outcome.HANDED_BACK, completed=False)
+            self._idle(self)
+            return
+        try:
+            self._connection.send_bytes(task)
+        except OSError:
+            self._process_died()
 
     def _receive(self) -> None:
         try:
@@ -254,7 +263,7 @@ class Processes:
         else:
             chosen = Child(self._loop, self._child_idle, self._hooks.in_processes)
         self._all.add(chosen)
-        chosen.run(task, begun, ended)
+        chosen.run(held, task, begun, ended)
         return chosen
 
     def _child_idle(self, chosen: Child) -> None:
