@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
 from onefold import InvalidInput, Limit, Onefold
+from onefold.worker import producer
 from onefold.worker.settings import read_queues
 from tests.fixtures.place import Place
 from tests.worker.stage import ended, opened, perform, until, working
@@ -70,6 +72,36 @@ def test_it_warns_about_what_it_does_not_serve_and_what_no_job_is_declared_for(
     unserved, unused = _warnings(caplog)
     assert "does not serve these declared queues: bulk, default, nightly, calls." in unserved
     assert "No job is declared for these queues of this worker: emial." in unused
+
+
+def test_a_look_at_the_moment_of_a_response_takes_no_more_than_the_queue_may_have(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The places of a take are released when it has ended: its own jobs have them then."""
+    running: list[int] = []
+    with opened(place) as onefold:
+
+        @onefold.job
+        async def count() -> None:
+            running.append((running[-1] if running else 0) + 1)
+            await asyncio.sleep(0.02)
+            running.append(running[-1] - 1)
+
+        async def play() -> None:
+            ids = [(await count.aenqueue()).id for _ in range(6)]
+            real = producer.finish_and_take
+            async with working(onefold, queues={"default": 1}, concurrency=4) as worker:
+
+                async def then_look(*args: Any, **options: Any) -> Any:
+                    result = await real(*args, **options)
+                    worker.look()
+                    return result
+
+                monkeypatch.setattr(producer, "finish_and_take", then_look)
+                await ended(onefold, *ids)
+
+        perform(play, onefold)
+    assert max(running) == 1
 
 
 def test_no_queue_starves_another_where_no_order_was_asked_for(place: Place) -> None:

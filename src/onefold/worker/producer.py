@@ -353,11 +353,15 @@ class Producer:
     async def _exchange(self, exchange: JobExchange) -> None:
         """An exchange in a transaction of the store, or in one for each shard."""
         completed, finishes, order, turn, _ = exchange
+        results: list[ExchangeResult] = []
         with self._handling_errors(completed, self._completed, order):
-            result = await finish_and_take(self._runtime, self._shards, finishes, order, turn=turn)
-            # Not yet: first its places are released.
-            asyncio.get_running_loop().call_soon(self._exchanged, exchange, result)
+            results.append(
+                await finish_and_take(self._runtime, self._shards, finishes, order, turn=turn)
+            )
         self._exchanging -= 1
+        # At once: its places are released, and no other take may use them before its jobs do.
+        for result in results:  # none after an error
+            self._exchanged(exchange, result)
 
     def _answered(self, exchange: JobExchange, result: ExchangeResult | None) -> None:
         """The end of an exchange on the connection of its own."""
