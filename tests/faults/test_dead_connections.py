@@ -26,6 +26,8 @@ from tests.fixtures.postgres import PostgresServer
 LEASE = timedelta(minutes=1)
 CONNECTIONS = 4
 JOBS = 40
+OFTEN = 8
+"""Uses after which psycopg and we have prepared a statement."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,40 @@ def test_a_connection_that_dies_before_the_first_statement_costs_no_attempt(
         onefold.enqueue("work")
         with pytest.raises(psycopg.OperationalError):
             await die_later()
+        await onefold.aclose()
+
+    asyncio.run(play())
+
+
+def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
+    onefold: Onefold, colour: Colour
+) -> None:
+    """Psycopg removes all of a session at a rollback, if it has prepared some itself."""
+    database = onefold.context.database
+
+    async def enqueue_often() -> None:
+        for _ in range(OFTEN):
+            if colour == "async":
+                await onefold.aenqueue("other")
+            else:
+                onefold.enqueue("other")
+
+    async def fail() -> None:
+        async with AsyncExitStack() as ending:
+            if colour == "async":
+                begun = await ending.enter_async_context(await abegin(None, database))
+            else:
+                begun = ending.enter_context(begin(None, database))
+            for _ in range(OFTEN):
+                await _execute(begun.connection, colour)
+            raise LookupError
+
+    async def play() -> None:
+        await enqueue_often()
+        with pytest.raises(LookupError):
+            await fail()
+        await enqueue_often()
+        assert len(list(onefold.find(kind="other"))) == 2 * OFTEN
         await onefold.aclose()
 
     asyncio.run(play())

@@ -43,7 +43,7 @@ UNPREPARED: Final = (
     psycopg.errors.InvalidSqlStatementName,
     psycopg.errors.FeatureNotSupported,
 )
-"""The errors of a prepared statement that a handler has removed, or whose tables have changed."""
+"""The errors of a prepared statement that is not there any more, or whose tables have changed."""
 
 INTERRUPTIBLE: Final = 0.1
 """Seconds after which a blocking wait lets Python handle signals."""
@@ -104,6 +104,8 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
     """How many responses the server has given."""
     server: str | None = None
     """The identity of the server: known once a transaction of several statements has begun."""
+    was_lent: bool = False
+    """True if a handler has used it. Psycopg or the handler may have removed our statements."""
 
     @cached_property
     def statements(self) -> dict[str, SessionStatement]:
@@ -148,6 +150,7 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
                 statement.was_used = True
             steps.append((statement, values))
         results: list[PGresult] = []
+        is_worn = False
         try:
             if PIPELINES or len(steps) == 1:
                 results = yield from _trip(self.pgconn, steps)
@@ -156,7 +159,12 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
                     results += yield from _trip(self.pgconn, [step])
         except UNPREPARED:
             self.pgconn.finish()  # it would fail again
-            raise
+            if not self.was_lent:
+                raise
+            is_worn = True
+        if is_worn:
+            # As of a lost connection: tried again on another one. Not from the server's error.
+            raise psycopg.OperationalError("a handler has removed our prepared statements")
         self.count_answer()
         return [
             statement.rows(result)

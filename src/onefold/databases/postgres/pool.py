@@ -131,6 +131,7 @@ def give_back(pool: Pool, connection: Session) -> None:
     else:
         connection.isolation_level = None
         connection.row_factory = tuple_row
+        connection.was_lent = True
     pool.putconn(connection)
 
 
@@ -141,4 +142,5 @@ async def agive_back(pool: AsyncPool, connection: AsyncSession) -> None:
     else:
         await connection.set_isolation_level(None)
         connection.row_factory = tuple_row
+        connection.was_lent = True
     await pool.putconn(connection)
