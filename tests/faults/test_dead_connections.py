@@ -1,6 +1,7 @@
 """A transaction that is begun for a handler begins on a connection that answers."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
-from onefold import Defer, Job, Onefold, Run
+from onefold import DatabaseUnavailable, Defer, Job, Onefold, Run
 from onefold.databases.handler_transaction import abegin, begin
+from onefold.databases.postgres import PostgresDatabase
+from onefold.operations.statement import Operation, Sql
 from tests.effects.deliveries import ColouredRun
 from tests.faults.callers import Colour
 from tests.faults.servers import until, url_as
@@ -44,6 +47,10 @@ class Sessions:
         assert ended
         self.observer.execute("select pg_terminate_backend(pid) from unnest(%s) as pid", [ended])
         until(lambda: not set(ended) & set(self._pids()))
+
+    def until_ended(self) -> None:
+        """Wait until the server has ended all of them."""
+        until(lambda: not self._pids())
 
     def _pids(self) -> list[int]:
         query = "select pid from pg_stat_activity where application_name = %s"
@@ -139,6 +146,26 @@ def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
     asyncio.run(play())
 
 
+def test_an_encoding_that_a_handler_has_set_is_not_ours(onefold: Onefold, colour: Colour) -> None:
+    database = onefold.context.database
+
+    async def play() -> None:
+        for _ in range(OFTEN):
+            await onefold.aenqueue("other", {"name": "ä"})
+            onefold.enqueue("other", {"name": "ä"})
+            async with AsyncExitStack() as ending:
+                if colour == "async":
+                    begun = await ending.enter_async_context(await abegin(None, database))
+                    await begun.connection.execute("set client_encoding to latin1")
+                else:
+                    begun = ending.enter_context(begin(None, database))
+                    begun.connection.execute("set client_encoding to latin1")
+        assert {job.payload["name"] for job in onefold.find(kind="other")} == {"ä"}
+        await onefold.aclose()
+
+    asyncio.run(play())
+
+
 def test_a_server_that_ends_idle_transactions_costs_an_attempt(
     postgres_url: str, migrated: str, observer: psycopg.Connection
 ) -> None:
@@ -158,6 +185,29 @@ def test_a_server_that_ends_idle_transactions_costs_an_attempt(
         run = _take(onefold, "sync")
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             idle(run)
+
+
+@pytest.mark.parametrize("has_time", [True, False])
+def test_a_transaction_of_ours_that_was_idle_for_too_long_is_tried_again(
+    onefold: Onefold, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, *, has_time: bool
+) -> None:
+    """As of a process that was frozen between two statements."""
+    monkeypatch.setattr("onefold.databases.postgres.transaction.AWAKE", "50")
+    database, freezes = onefold.context.database, [sessions.until_ended]
+    assert isinstance(database, PostgresDatabase)
+
+    def look_twice(sql: Sql) -> Operation[str]:
+        yield sql("look", shard=0, queues=[])
+        if freezes:
+            freezes.pop()()
+        yield sql("look", shard=0, queues=[])
+        return "done"
+
+    if has_time:
+        assert database.transact(look_twice) == "done"
+    else:
+        with pytest.raises(DatabaseUnavailable, match="Nothing of this call was stored"):
+            database.transact(look_twice, deadline=time.monotonic())
 
 
 TARGETS = ["psycopg pool", "engine", "sessionmaker"]

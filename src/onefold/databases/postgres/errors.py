@@ -17,6 +17,7 @@ ErrorClass: TypeAlias = Literal[
 ]
 
 SERIALIZATION: Final = {"40001", "40P01"}
+IDLE_IN_TRANSACTION: Final = "25P03"
 UNIQUE_VIOLATION: Final = "23505"
 INTERNAL_ERROR: Final = "XX000"
 # A lock timeout, and a statement timeout of the server or of the user.
@@ -38,6 +39,10 @@ _SENTENCES: Final = {
     "53300": (
         "the server has no connection left. Lower the pools or raise max_connections (PgBouncer:"
         " max_client_conn)."
+    ),
+    IDLE_IN_TRANSACTION: (
+        "the server ended the transaction, because this process did not go on with it for a while."
+        " Nothing of this call was stored."
     ),
     "25006": "the server is read-only (a standby?). Connect to the primary.",
     "28000": "the server refused this user.",
@@ -102,7 +107,7 @@ def _server_error(error: BaseException) -> BaseException:
 def classify(error: BaseException, *, connection_lost: bool) -> ErrorClass:
     """The class of an error, which decides about a retry of our transaction."""
     state = sqlstate(error)
-    if state in SERIALIZATION:
+    if state in SERIALIZATION or state == IDLE_IN_TRANSACTION:
         return "serialization"
     if state in LOCK_TIMEOUT:
         return "lock_timeout"

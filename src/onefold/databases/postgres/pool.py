@@ -121,12 +121,16 @@ async def _cancel_until_ended(tasks: set[asyncio.Task[Any]]) -> None:
         raise
 
 
-def give_back(pool: Pool, connection: Session) -> None:
-    """Reset the connection for the next use, whatever the handler has set.
+def _is_usable(connection: Session | AsyncSession) -> bool:
+    """Whether its transaction was ended, unlike after an interrupt, and it has our encoding."""
+    pq = connection.pgconn
+    is_idle = pq.transaction_status == TransactionStatus.IDLE
+    return is_idle and pq.parameter_status(b"client_encoding") == b"UTF8"
 
-    Close it if its transaction could not be ended, as after an interrupt.
-    """
-    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+
+def give_back(pool: Pool, connection: Session) -> None:
+    """Reset the connection for the next use, whatever the handler has set, or close it."""
+    if not _is_usable(connection):
         connection.close()
     else:
         connection.isolation_level = None
@@ -137,7 +141,7 @@ def give_back(pool: Pool, connection: Session) -> None:
 
 async def agive_back(pool: AsyncPool, connection: AsyncSession) -> None:
     """`give_back`, awaited."""
-    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+    if not _is_usable(connection):
         await connection.close()
     else:
         await connection.set_isolation_level(None)
