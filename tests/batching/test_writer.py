@@ -226,6 +226,31 @@ def test_a_task_waits_for_the_lock_no_longer_than_it_may(file: Place) -> None:
     assert max(asyncio.run(play())) < 1.4
 
 
+def test_tasks_share_a_commit_although_one_of_them_fails(
+    file: Place, onefold: Onefold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[int] = []
+    write = SqliteWriter._write
+
+    def counted(writer: SqliteWriter, entries: list[Any]) -> bool:
+        commits.append(len(entries))
+        return write(writer, entries)
+
+    async def play() -> list[object]:
+        await onefold.aenqueue("mail", unique_key="50")
+        monkeypatch.setattr(SqliteWriter, "_write", counted)
+        calls = (
+            onefold.aenqueue("mail", unique_key=str(n), on_duplicate="raise") for n in range(100)
+        )
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    answers = asyncio.run(play())
+
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, Exception)] == [50]
+    assert file.rows("select count(*) from {job}") == [(100,)]
+    assert len(commits) < 20
+
+
 def test_those_who_came_while_it_waited_are_told_of_what_failed_then(tmp_path: Path) -> None:
     file: Any = BrokenFile(tmp_path / "x.db", *["busy"] * 20, "disk")
     writer = SqliteWriter(file)

@@ -215,8 +215,8 @@ def run_entries(
     try:
         answers = list(zip(entries, (yield entries), strict=True))
     except Exception as error:  # noqa: BLE001 - which item it belongs to is found out one by one
-        if len(entries) == 1 or _concerns_all(error):
-            _fail_all(entries, error, done)
+        if len(entries) == 1 or concerns_all(error):
+            fail_all(entries, error, done)
         else:
             yield from _one_by_one(entries, done)
     else:
@@ -231,23 +231,23 @@ def _one_by_one(
     held: set[Hashable] = set()
     for place, entry in enumerate(entries):
         if entry.item.key in held:
-            _fail_all([entry], KeyHeld(), done)
+            fail_all([entry], KeyHeld(), done)
             continue
         try:
             (answer,) = yield [entry]
         except Exception as error:  # noqa: BLE001 - of this item, or of all that follow
-            if _concerns_all(error):
-                _fail_all(entries[place:], error, done)
+            if concerns_all(error):
+                fail_all(entries[place:], error, done)
                 return
             if isinstance(error, KeyHeld):
                 held.add(entry.item.key)
-            _fail_all([entry], error, done)
+            fail_all([entry], error, done)
         else:
             entry.set(answer)
             done(entry)
 
 
-def _concerns_all(error: Exception) -> bool:
+def concerns_all(error: Exception) -> bool:
     """True for an error that every item would get, alone or together with others.
 
     Each would wait again for a server that is away, or for a free connection.
@@ -259,7 +259,8 @@ def _concerns_all(error: Exception) -> bool:
     )
 
 
-def _fail_all(entries: Sequence[E], error: BaseException, done: Callable[[E], object]) -> None:
+def fail_all(entries: Sequence[E], error: BaseException, done: Callable[[E], object]) -> None:
+    """Give all entries the same error."""
     for entry in entries:
         # A copy for each caller: an error gets the traceback of the thread that raises it.
         entry.set(None, copy(error) if isinstance(error, OnefoldError) else error)
@@ -374,7 +375,7 @@ class ThreadQueue(ABC):
                 self._run_batch(entries)
             except BaseException as error:  # noqa: BLE001 - the callers receive it
                 left = [entry for entry in entries if not entry.is_answered]
-                _fail_all(left, error, _wake)
+                fail_all(left, error, _wake)
             finally:
                 self._running.pop(me, None)
 
@@ -556,10 +557,13 @@ class TaskGroup:
         self._shares = len(calls) > 1
         try:
             if calls:
-                await run_async(run_entries(calls, _wake), self._run_batch)
+                await self._run_calls(calls)
         finally:
             # Cancelled, as when the loop ends: the callers may still wait.
             self._queue.extendleft(call for call in reversed(calls) if not call.is_answered)
+
+    async def _run_calls(self, calls: Sequence[TaskCall]) -> None:
+        await run_async(run_entries(calls, _wake), self._run_batch)
 
     async def _run_batch(self, calls: Sequence[TaskCall]) -> list[Any]:
         answers: list[Any] = await self._transact(together(calls), patient=False)

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from weakref import WeakKeyDictionary, ref
 
 from onefold.databases import raise_translated
-from onefold.databases.batching import Groups, HeldKeys, TaskGroup
+from onefold.databases.batching import Groups, HeldKeys
 from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
 from onefold.databases.sqlite.handler_transaction import (
     AsyncSqlite,
@@ -33,7 +33,7 @@ from onefold.databases.sqlite.handler_transaction import (
     put_away,
 )
 from onefold.databases.sqlite.notify import SqliteNotifier
-from onefold.databases.sqlite.writer import POLL, SqliteWriter, single
+from onefold.databases.sqlite.writer import POLL, SqliteWriter, WriterGroup, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
 from onefold.operations.migrations import latest
 from onefold.operations.statement import Sql, run
@@ -149,7 +149,7 @@ class SqliteDatabase:
         groups = state.task_groups.get(loop)
         if groups is None:
             held = HeldKeys(self.patience, self.busy)
-            groups = state.task_groups[loop] = Groups(partial(TaskGroup, self._write), held)
+            groups = state.task_groups[loop] = Groups(partial(WriterGroup, self._write), held)
         return await groups[item.group].run(item)
 
     async def _write(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
@@ -394,7 +394,7 @@ class _State:
         """The same for event loops: connections with their threads."""
         self.executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
         self.writer = SqliteWriter(database)
-        self.task_groups: WeakKeyDictionary[asyncio.AbstractEventLoop, Groups[TaskGroup]] = (
+        self.task_groups: WeakKeyDictionary[asyncio.AbstractEventLoop, Groups[WriterGroup]] = (
             WeakKeyDictionary()
         )
 

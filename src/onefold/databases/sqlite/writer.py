@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import time
@@ -23,7 +24,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakSet
 
 from onefold.databases import raise_translated
-from onefold.databases.batching import Item, TaskEntry, ThreadQueue, run_entries, together
+from onefold.databases.batching import (
+    Item,
+    TaskCall,
+    TaskEntry,
+    TaskGroup,
+    ThreadQueue,
+    concerns_all,
+    fail_all,
+    run_entries,
+    together,
+)
 from onefold.databases.sqlite.execute import execute, is_busy
 from onefold.errors import Closed, OnefoldError, WouldDeadlock
 from onefold.operations.statement import run
@@ -264,6 +275,25 @@ class SqliteWriter(ThreadQueue):
 
 def _stored(entry: Entry) -> None:
     """Its caller is woken after the commit."""
+
+
+class WriterGroup(TaskGroup):
+    """Calls for a writer that commits concurrent transactions together."""
+
+    async def _run_calls(self, calls: Sequence[TaskCall]) -> None:
+        """One by one, each call of a failed batch would wait for a commit of its own."""
+        run_calls = super()._run_calls
+        try:
+            answers = await self._run_batch(calls)
+        except Exception as error:  # noqa: BLE001 - which call it belongs to is found out below
+            if len(calls) == 1 or concerns_all(error):
+                fail_all(calls, error, TaskCall.wake)
+            else:
+                await asyncio.gather(*(run_calls([call]) for call in calls))
+            return
+        for call, answer in zip(calls, answers, strict=True):
+            call.set(answer)
+            call.wake()
 
 
 class _Forks:
