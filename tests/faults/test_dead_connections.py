@@ -19,7 +19,7 @@ from sqlalchemy.orm import sessionmaker
 
 from onefold import DatabaseUnavailable, Defer, Job, Onefold, Run
 from onefold.databases.handler_transaction import abegin, begin
-from onefold.databases.postgres import PostgresDatabase
+from onefold.databases.postgres import PostgresDatabase, libpq
 from onefold.operations.statement import Operation, Sql
 from tests.effects.deliveries import ColouredRun
 from tests.faults.callers import Colour
@@ -141,6 +141,38 @@ def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
             await fail()
         await enqueue_often()
         assert len(list(onefold.find(kind="other"))) == 2 * OFTEN
+        await onefold.aclose()
+
+    asyncio.run(play())
+
+
+def test_a_connection_whose_statements_were_sent_in_part_is_not_used_again(
+    onefold: Onefold, colour: Colour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = libpq._send
+    sent: list[object] = []
+
+    def send_only_one(*step: Any) -> None:
+        if sent:
+            raise MemoryError
+        sent.append(step)
+        send(*step)
+
+    async def replace() -> None:
+        if colour == "async":
+            await onefold.aenqueue("other", unique_key="key", on_duplicate="replace")
+        else:
+            onefold.enqueue("other", unique_key="key", on_duplicate="replace")
+
+    async def play() -> None:
+        for _ in range(OFTEN):
+            await replace()
+        with monkeypatch.context() as patch:
+            patch.setattr(libpq, "_send", send_only_one)
+            with pytest.raises(MemoryError):
+                await replace()
+        async with asyncio.timeout(10):
+            await replace()
         await onefold.aclose()
 
     asyncio.run(play())

@@ -227,6 +227,8 @@ class PostgresDatabase:
                 sql = self._sql_retry if effort.resends else self._sql_first_try
                 return await connection.drive(attempt.run(build, sql))
             except Exception as error:
+                if connection.is_midway:  # as if there was no memory for the next statement
+                    await connection.close()
                 with suppress(psycopg.Error):
                     await connection.rollback()
                 if not isinstance(error, RETRIED):
