@@ -158,7 +158,12 @@ class Proxy:
                     _close(client)
                     continue
                 self.accepted += 1
-                wire = Wire(self, client, self._connect())
+                try:
+                    server = self._connect()
+                except OSError:
+                    _close(client)
+                    continue
+                wire = Wire(self, client, server)
                 with self._lock:
                     self._wires.append(wire)
 

@@ -44,6 +44,7 @@ ONLY_POSTGRES = {
     "store_keyed_jobs",
 }
 ONLY_SQLITE = {
+    "insert_publish_key",  # insert_publish_keys, key by key
     "ready_priorities",  # PostgreSQL visits the priorities inside of exchange_jobs, by LATERAL
     "store_job",  # store_jobs, job by job
     "take_jobs",

@@ -240,10 +240,9 @@ def _keys(job: NewJob, payload: str, value: Json, shared: _Shared, now: Now) -> 
         states, unique_for = _scope(job, unique_key)
     publish = None if job.idempotency_key is None else _publish(job, shared.tenant, hashed)
     if unique_key is None:
-        digest = ""
-        if publish is not None:
-            parts = common_parts(shared.tenant, "publish", job.queue)
-            digest = key_digest(parts, publish.key.key.encode())
+        assert publish is not None  # an option without a key was rejected
+        parts = common_parts(shared.tenant, "publish", job.queue)
+        digest = key_digest(parts, publish.key.key.encode())
         return _Keys(digest, None, None, None, states, unique_for, publish)
     unique_kind, parts = job.kind, shared.key_parts
     if job.across_kinds:

@@ -1,8 +1,8 @@
 -- Store new jobs that have publish keys and no unique keys, each with its key, or find the jobs that known
 -- keys stand for: in one statement, which is its own transaction. A job is not returned if a rival has
--- stored its key after this snapshot, or if its API key is not valid. Keys are locked in the order of the rows, which the caller has
--- sorted, and the wait for a lock is short. A column that is the same for all rows is given once; unnest
--- fills it up with nulls.
+-- stored its key after this snapshot, or if its API key is not valid. Keys are locked in the order of
+-- the rows, which the caller has sorted, and the wait for a lock is short. A column that is the same for
+-- all rows is given once; unnest fills it up with nulls.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
