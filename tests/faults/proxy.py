@@ -172,7 +172,11 @@ class Proxy:
         if not host.startswith("/"):
             return socket.create_connection((host or "localhost", port))
         server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{host}/.s.PGSQL.{port}")
+        try:
+            server.connect(f"{host}/.s.PGSQL.{port}")
+        except OSError:
+            server.close()
+            raise
         return server
 
     def add(self, *connections: socket.socket) -> None:
