@@ -236,13 +236,13 @@ def test_tasks_share_a_commit_although_one_of_them_fails(
         commits.append(len(entries))
         return write(writer, entries)
 
-    async def play() -> list[object]:
+    async def play() -> list[Any]:
         await onefold.aenqueue("mail", unique_key="50")
         monkeypatch.setattr(SqliteWriter, "_write", counted)
         calls = (
             onefold.aenqueue("mail", unique_key=str(n), on_duplicate="raise") for n in range(100)
         )
-        return await asyncio.gather(*calls, return_exceptions=True)
+        return [*await asyncio.gather(*calls, return_exceptions=True)]
 
     answers = asyncio.run(play())
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from onefold import Job
-from onefold.worker import processes
+from onefold.worker import executor, processes
 from tests.fixtures.place import Place
 from tests.worker import apps
 from tests.worker.stage import ended, perform, working
@@ -84,7 +84,7 @@ def test_a_job_whose_lease_has_ended_while_its_process_started_goes_back(
 ) -> None:
     """The worker was frozen meanwhile. The job is taken again, and runs in the same process."""
     times = iter([math.inf])
-    real = processes.lease_time
+    real = executor.lease_time
     monkeypatch.setattr(processes, "lease_time", lambda: next(times, None) or real())
     (job,) = _run(app, "pid")
     assert (job.state, job.attempt, job.fence) == ("completed", 1, 2)

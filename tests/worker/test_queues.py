@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput, Limit, Onefold
-from onefold.worker import producer
+from onefold.worker import deliveries, producer
 from onefold.worker.settings import read_queues
 from tests.fixtures.place import Place
 from tests.worker.stage import ended, opened, perform, until, working
@@ -89,7 +89,7 @@ def test_a_look_at_the_moment_of_a_response_takes_no_more_than_the_queue_may_hav
 
         async def play() -> None:
             ids = [(await count.aenqueue()).id for _ in range(6)]
-            real = producer.finish_and_take
+            real = deliveries.finish_and_take
             async with working(onefold, queues={"default": 1}, concurrency=4) as worker:
 
                 async def then_look(*args: Any, **options: Any) -> Any:
