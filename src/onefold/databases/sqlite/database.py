@@ -1,7 +1,7 @@
 """SQLite: one file, WAL, one writer at a time.
 
 Writes go to the writer thread of the process. Reads run in the caller's thread, or, for an event
-loop, in one of a few threads.
+loop, in one of a few threads; a read by keys runs in the event loop itself.
 """
 
 from __future__ import annotations
