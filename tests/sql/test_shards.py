@@ -45,7 +45,7 @@ SHARDLESS_ON_SQLITE = {
 
 
 def code_of(name: str, sql: Sql = SQL) -> str:
-    """Without comments, and without the names that the bell is rung by."""
+    """Without comments, and without the names that the notification is sent by."""
     return re.sub(r"--[^\n]*|'onefold\.\w+'", "", sql(name).text)
 
 

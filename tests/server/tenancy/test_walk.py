@@ -128,7 +128,7 @@ async def difference(
     somebody: Neighbour, name: str, theirs: Things, nothing: Things, statements: list[str]
 ) -> tuple[Any, ...]:
     """What a route says of what never was, and of what is another's, unless it is the same."""
-    assert (await somebody("GET", "/v1/queues")).status == 200  # its key is proven from now on
+    assert (await somebody("GET", "/v1/queues")).status == 200  # the server knows its key now
     expected = await answer(somebody, name, nothing, statements)
     got = await answer(somebody, name, theirs, statements)
     assert "acme" not in repr(got[0]), name

@@ -17,6 +17,6 @@ from
     (
         select
             case when :notifies::boolean then pg_notify(left('onefold.job', 63), :queue::text) is null end
-    ) as bell (rung)
+    ) as notification (sent)
 on conflict do nothing
 returning id::text

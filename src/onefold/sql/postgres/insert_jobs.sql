@@ -25,7 +25,7 @@ from
     (
         select count(pg_notify(left('onefold.job', 63), notified.queue))
         from unnest(:notify::text[]) as notified (queue)
-    ) as bell (rung),
+    ) as notification (sent),
     unnest(
         :id::text[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
         :priority::smallint[], :run_at::bigint[], :delay::bigint[], :max_attempts::smallint[],
