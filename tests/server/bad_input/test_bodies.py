@@ -139,6 +139,7 @@ async def test_brackets_that_are_never_closed_are_refused(api: Api) -> None:
     [
         (b'{"payload": 1, "payload": 2}', "payload"),
         (b'{"payload": {"a": {"b": 1, "b": 1}}}', "b"),
+        (b'{"payload": {"a": "x", ":b": 1, ":b": 1}}', ":b"),
         (b'{"payload": 1, "uniqueKey": "x", "unique\\u004bey": "y"}', "uniqueKey"),
         (b'{"payload": 1, "idempotencyKey": "a", "idempotencyKey": "b"}', "idempotencyKey"),
     ],
@@ -148,6 +149,15 @@ async def test_a_member_that_is_there_twice_is_named(api: Api, raw: bytes, membe
 
     assert told["field"].endswith(member)
     assert "twice" in told["detail"]
+
+
+async def test_a_member_that_is_there_twice_is_found_among_many(api: Api) -> None:
+    # To compare each name with all others would take longer than a test may.
+    names = ",".join(f'"{number:x}":1' for number in range(200_000))
+
+    told = await refused(api, f'{{"payload": {{{names},"zz":1,"zz":2}}}}'.encode(), "invalid_input")
+
+    assert told["field"].endswith("zz")
 
 
 @pytest.mark.parametrize(
