@@ -80,7 +80,7 @@ def to_micros(moment: datetime, field: str) -> int:
 def from_micros(micros: int) -> datetime:
     """The moment as an aware datetime in UTC, limited to the range of that type."""
     try:
-        return EPOCH + timedelta(0, 0, micros)
+        return EPOCH + micros * MICROSECOND
     except OverflowError:
         return EPOCH + timedelta(microseconds=EARLIEST if micros < 0 else LATEST)
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 
 from onefold.databases.postgres.libpq import SessionStatement, values_of
 from onefold.errors import DatabaseError
@@ -183,13 +183,14 @@ class PostgresExchanges:
         prepared = self._prepared.get(statement.text)
         given = values_of(statement, self._clock)
         if prepared is not None:
-            pq.send_query_prepared(prepared.name, prepared.values(given))
+            values = prepared.values(given)
+            pq.send_query_prepared(prepared.name, values, result_format=Format.BINARY)
             return prepared
         name = b"onefold_%d" % len(self._prepared)
         prepared = SessionStatement(statement.text, name, self._session)
         values = prepared.values(given)
         pq.send_prepare(name, prepared.text)
-        pq.send_query_prepared(name, values)
+        pq.send_query_prepared(name, values, result_format=Format.BINARY)
         self._prepared[statement.text] = prepared
         return prepared
 
