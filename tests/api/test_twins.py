@@ -12,7 +12,7 @@ import pytest
 import onefold as package
 from onefold import Onefold, Tenant, Within
 from onefold.app.api_keys import ApiKeys
-from onefold.app.claims import ClaimCalls
+from onefold.app.context import Override
 from onefold.app.dead import DeadJobs
 from onefold.app.deliveries import Deliveries
 from onefold.app.keys import Keys
@@ -32,7 +32,7 @@ ONE_COLOUR = {"cron", "declare", "subscribe", "tenant", "within", "check", "deri
 # The one blocks for good, the other gives an object that is entered.
 WORKERS = {"run_worker", "worker"}
 # They return an object for `with` and for `async with`.
-GIVE_OBJECTS = {"once": OnceContext, "lock": Lock}
+GIVE_OBJECTS = {"once": OnceContext, "lock": Lock, "override": Override}
 MOST = 45
 """Public names of `Onefold`."""
 
@@ -96,9 +96,9 @@ def test_a_twin_is_documented_by_the_other(kind: type) -> None:
         assert (inspect.getdoc(twin) or "").startswith(f"`{name}`"), name
 
 
-def test_once_and_lock_give_one_object_for_both_colours() -> None:
+def test_once_lock_and_override_give_one_object_for_both_colours() -> None:
     assert {
-        name: inspect.signature(getattr(ClaimCalls, name)).return_annotation.partition("[")[0]
+        name: inspect.signature(getattr(Onefold, name)).return_annotation.partition("[")[0]
         for name in GIVE_OBJECTS
     } == {name: kind.__name__ for name, kind in GIVE_OBJECTS.items()}
 

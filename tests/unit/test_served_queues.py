@@ -79,7 +79,8 @@ def test_a_queue_is_emptied_a_batch_at_a_time() -> None:
 
 def test_a_queue_that_is_never_empty_is_left_alone_in_the_end() -> None:
     """The test is the database."""
-    context: Any = Context(cast("Store", SimpleNamespace(database=None)), None).for_tenant("acme")
+    store = cast("Store", SimpleNamespace(database=None))
+    context: Any = Context(store, cast("Any", None)).for_tenant("acme")
     steps = Queues(context)._delete("payments", force=True)
     next(steps)
     for _ in range(DELETE_ROUNDS):

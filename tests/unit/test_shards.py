@@ -48,7 +48,7 @@ def time() -> Time:
 
 @pytest.fixture
 def shards(onefold: Onefold, time: Time) -> Shards:
-    return Shards(onefold.context.database, clock=time)
+    return Shards(onefold.context.runtime, clock=time)
 
 
 def dividing(sql: Sql) -> Operation[list[Row]]:

@@ -260,8 +260,8 @@ def test_who_asks_in_a_flood_waits_for_what_was_there_before(
                 notes.note(KEY)
                 notes.note(KEY)
 
-    store: Any = SimpleNamespace(database=Flooded())
-    notes = duplicate_log.DuplicateLog(store, lambda: 0)
+    runtime: Any = SimpleNamespace(store=SimpleNamespace(database=Flooded()))
+    notes = duplicate_log.DuplicateLog(runtime, lambda: 0)
     for _ in range(4):
         notes.note(KEY)
 
@@ -296,8 +296,8 @@ def test_a_signal_handler_may_flush_in_the_middle_of_a_flush(
             notes.flush()
             written += 1
 
-    store: Any = SimpleNamespace(database=Interrupted())
-    notes = duplicate_log.DuplicateLog(store, lambda: 0)
+    runtime: Any = SimpleNamespace(store=SimpleNamespace(database=Interrupted()))
+    notes = duplicate_log.DuplicateLog(runtime, lambda: 0)
     notes.note(KEY)
     flushing = threading.Thread(target=notes.flush, daemon=True)
     flushing.start()

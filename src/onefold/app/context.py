@@ -7,12 +7,15 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from onefold.app.duplicate_log import DuplicateLog
+from onefold.errors import UsageError
 from onefold.hooks import Hooks
 from onefold.jobs.defaults import Defaults
 from onefold.runtime import Runtime
 from onefold.worker.shards import Shards
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
     from typing import Self
 
     from onefold.app.onefold import Within
@@ -27,18 +30,22 @@ class Context:
     of duplicates are the same objects in all of them.
     """
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        """Without a tenant, on our own database."""
-        self.store: Store = store
+    def __init__(self, store: Store, opened: Callable[..., Database]) -> None:
+        """Without a tenant, on our own database. `opened` opens the database of a URL."""
+        self._opened = opened
         self.runtime: Runtime = Runtime(store)
-        self.clock: Clock = clock
         self.tenant: str = ""
         self.borrowed: Borrowed | None = None
         """The caller's connection; None on our own database."""
-        self.shards: Shards = Shards(store)
+        self.shards: Shards = Shards(self.runtime)
         self.hooks: Hooks = Hooks()
         self.defaults: Defaults = Defaults()
-        self.duplicate_log: DuplicateLog = DuplicateLog(store, self.now)
+        self.duplicate_log: DuplicateLog = DuplicateLog(self.runtime, self.now)
+
+    @property
+    def store(self) -> Store:
+        """That of the runtime, which all tenants share: `Onefold.override` replaces it there."""
+        return self.runtime.store
 
     @property
     def database(self) -> Database:
@@ -47,7 +54,8 @@ class Context:
 
     def now(self) -> int:
         """The time of this process in microseconds, for values that only this machine compares."""
-        return time.time_ns() // 1000 if self.clock is None else self.clock()
+        clock = self.database.clock
+        return time.time_ns() // 1000 if clock is None else clock()
 
     def for_tenant(self, tenant: str) -> Self:
         """The same context for one tenant."""
@@ -59,8 +67,7 @@ class Context:
         """The same context on a caller's connection, inside of the caller's transaction."""
         other = copy(self)
         other.borrowed = borrowed
-        other.store = self.database if borrowed is None else borrowed
-        other.runtime = Runtime(other.store)
+        other.runtime = Runtime(self.database if borrowed is None else borrowed)
         return other
 
     def own(self) -> Self:
@@ -72,3 +79,65 @@ class Context:
         from onefold.app.onefold import Within
 
         return Within(self.on(borrowed))
+
+    def close(self) -> None:
+        """Close the database, after the notes that wait are written."""
+        self.duplicate_log.flush()
+        self.database.close()
+
+    async def aclose(self) -> None:
+        """`close`, awaited."""
+        await self.duplicate_log.aflush()
+        await self.database.aclose()
+
+    def override(self, url: str, clock: Clock) -> Override:
+        """A block in which another database is used, by all tenants."""
+        return Override(self, self._opened(url, clock=clock))
+
+
+class Override:
+    """A block in which an Onefold uses another database."""
+
+    def __init__(self, context: Context, database: Database) -> None:
+        self._context = context
+        self._database = database
+        self._before: Store | None = None
+
+    def __enter__(self) -> None:
+        """Use the other database."""
+        if self._before is not None:
+            raise UsageError("This block was entered already. Call override again for another one.")
+        runtime = self._context.runtime
+        self._before, runtime.store = runtime.store, self._database
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the other database, and use the first one again."""
+        try:
+            self._context.close()
+        finally:
+            self._end()
+
+    async def __aenter__(self) -> None:
+        """Use the other database."""
+        self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the other database, and use the first one again."""
+        try:
+            await self._context.aclose()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        assert self._before is not None
+        self._context.runtime.store = self._before

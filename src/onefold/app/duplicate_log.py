@@ -21,10 +21,11 @@ from onefold.operations.duplicate_notes import Note, notes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onefold.databases import Database, Store
+    from onefold.databases import Database
     from onefold.model.claim import ClaimKey
     from onefold.model.job import Enqueued
     from onefold.model.new_job import Prepared
+    from onefold.runtime import Runtime
 
 PAUSE: Final = 0.25
 """Seconds for which notes are collected."""
@@ -41,9 +42,9 @@ log: logging.Logger = logging.getLogger("onefold")
 class DuplicateLog:
     """The notes of this process that wait to be written."""
 
-    def __init__(self, store: Store, now: Callable[[], int]) -> None:
-        """A note belongs to the database that `store` has when the note is made."""
-        self._store = store
+    def __init__(self, runtime: Runtime, now: Callable[[], int]) -> None:
+        """A note belongs to the database that `runtime` has when the note is made."""
+        self._runtime = runtime
         self._now = now
         self._begin()
 
@@ -74,7 +75,7 @@ class DuplicateLog:
         if self._process != os.getpid():
             # A forked child has neither the threads nor the requests of its parent.
             self._begin()
-        database = self._store.database
+        database = self._runtime.store.database
         with self._mutex:
             kept = notes[: MOST - self._count]
             if kept:

@@ -226,26 +226,32 @@ class JobResults:
         return await self._context.own().runtime.arun(self._wait(job_id, timeout))
 
     def _wait(self, job_id: str, timeout: timedelta | None) -> Procedure[Job]:
-        tenant, patience = self._context.tenant, FOREVER if timeout is None else timeout
-        span(patience, "timeout")
-        pauses = waits(patience)
-        while True:
-            found: dict[str, Job] = yield Transact(
-                lambda sql: jobs.get(sql, tenant, [job_id]), write=False
+        job = yield from wait_for_end(self._context.tenant, job_id, timeout)
+        if job.state != "completed":
+            raise JobFailed(
+                job.id, kind=job.kind, state=job.state, reason=job.reason, error=job.error
             )
-            job = found.get(job_id)
-            if job is None:
-                raise JobNotFound(job_id)
-            if job.state == "completed":
-                return job
-            if job.state in {"dead", "cancelled"}:
-                raise JobFailed(
-                    job.id, kind=job.kind, state=job.state, reason=job.reason, error=job.error
-                )
-            pause = next(pauses, None)
-            if pause is None:
-                raise ResultTimeout(job.id, state=job.state, timeout=patience)
-            yield Pause(pause)
+        return job
+
+
+def wait_for_end(tenant: str, job_id: str, timeout: timedelta | None) -> Procedure[Job]:
+    """Wait until a job is completed, dead or cancelled; `ResultTimeout` if it takes longer."""
+    patience = FOREVER if timeout is None else timeout
+    span(patience, "timeout")
+    pauses = waits(patience)
+    while True:
+        found: dict[str, Job] = yield Transact(
+            lambda sql: jobs.get(sql, tenant, [job_id]), write=False
+        )
+        job = found.get(job_id)
+        if job is None:
+            raise JobNotFound(job_id)
+        if job.state in {"completed", "dead", "cancelled"}:
+            return job
+        pause = next(pauses, None)
+        if pause is None:
+            raise ResultTimeout(job.id, state=job.state, timeout=patience)
+        yield Pause(pause)
 
 
 def enqueue_new(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
+    from onefold.app.context import Override
     from onefold.databases import Build, Clock, Database, Store
     from onefold.model.event import Listener
     from onefold.model.insert_once import Existing, Inserted
@@ -172,24 +173,21 @@ class Onefold(Tenant):
         """
         checks.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
-        if clock is not None and not callable(clock):
-            raise InvalidInput("clock", f"must be a function that gives a datetime, got {clock!r}")
         if shards is not None:
             shard_count(shards)
         if prepared_statements is not None:
             checks.flag(prepared_statements, "prepared_statements")
         checks.flag(notify, "notify")
-        ticks: Clock = None if clock is None else (lambda: to_micros(clock(), "clock"))
         opened = partial(
             open_database,
             schema=schema,
-            clock=ticks,
             busy_timeout=busy_timeout,
             shards=shards,
             prepared_statements=prepared_statements,
             notifies=notify,
         )
-        super().__init__(Context(self._open(url, opened), ticks))
+        store = self._open(url, partial(opened, clock=_ticks(clock)))
+        super().__init__(Context(store, opened))
         self.jobs: Registry = Registry()
 
     @cached_property
@@ -205,6 +203,17 @@ class Onefold(Tenant):
     def _open(self, url: str, opened: Callable[[str], Database]) -> Store:
         """Open the database. Integrations override this if the framework names its databases."""
         return opened(url)
+
+    def override(self, url: str, *, clock: Callable[[], datetime] | None = None) -> Override:
+        """Use another database, and perhaps another clock, in a block: for tests.
+
+            with onefold.override("sqlite:///test.db"):
+                onefold.migrate()
+
+        It applies to all threads and tasks, and to everything that belongs to this object: tenants,
+        declared jobs, middleware, servers. All other options stay.
+        """
+        return self.context.override(url, _ticks(clock))
 
     @property
     def job(self) -> Declaring:
@@ -289,13 +298,11 @@ class Onefold(Tenant):
 
     def close(self) -> None:
         """Close connections and threads. Safe to call twice."""
-        self.context.duplicate_log.flush()
-        self.context.database.close()
+        self.context.close()
 
     async def aclose(self) -> None:
         """`close`, awaited: also closes this event loop's connections."""
-        await self.context.duplicate_log.aflush()
-        await self.context.database.aclose()
+        await self.context.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -322,3 +329,11 @@ class Onefold(Tenant):
     def __repr__(self) -> str:
         """The database URL without its password."""
         return f"Onefold({self.context.database.label!r})"
+
+
+def _ticks(clock: Callable[[], datetime] | None) -> Clock:
+    if clock is None:
+        return None
+    if not callable(clock):
+        raise InvalidInput("clock", f"must be a function that gives a datetime, got {clock!r}")
+    return lambda: to_micros(clock(), "clock")

@@ -108,6 +108,8 @@ class Database(Store, Protocol):
 
     sql: Sql
     clock: Clock
+    url: str
+    """As it was given: with the password."""
     label: str
     """The database in messages: its URL without a password."""
 

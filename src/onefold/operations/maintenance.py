@@ -22,7 +22,7 @@ from onefold.operations.endings import remove
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
 from onefold.operations.publish_keys import KEY_COLUMNS, SURFACE
 from onefold.operations.queues import notify_changed
-from onefold.operations.statement import ids_by_shard, in_all_shards, read_all_shards
+from onefold.operations.statement import Statement, ids_by_shard, in_all_shards, read_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -241,3 +241,9 @@ def _erase_claims(
         steps = yield from claim_steps.forget(sql, shard, parents)
     yield from stored_keys.forget(sql, shard, parents)
     return rows, steps
+
+
+def empty_tables(sql: Sql) -> Operation[None]:
+    """Delete everything except the identity and the applied migrations. For tests."""
+    for (text,) in (yield sql("empty_tables")):
+        yield Statement("empty_tables", text, {})

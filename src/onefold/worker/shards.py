@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from msgspec import Struct
 
 from onefold.model.ids import shard_of
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, Runtime, Transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from onefold.databases import Build, Store
+    from onefold.databases import Build
     from onefold.operations.statement import Operation, Sql
 
 T = TypeVar("T")
@@ -47,9 +47,9 @@ class Shards:
     of a shard is logged, and the end of the last one. For threads and tasks of one process.
     """
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, runtime: Runtime, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Without faults."""
-        self._store = store
+        self._runtime = runtime
         self._clock = clock
         self._faults: dict[tuple[int, str], _Fault] = {}
         self._lock = Lock()
@@ -57,7 +57,7 @@ class Shards:
     @property
     def number(self) -> int:
         """How many there are. One until the identity of the database is known."""
-        return self._store.database.sql.shards
+        return self._runtime.store.database.sql.shards
 
     def usable(self, activity: str, shards: Iterable[int] | None = None) -> list[int]:
         """The shards that are not left out of an activity; of all, or of some."""

@@ -88,6 +88,7 @@ class SqliteDatabase:
         self, url: str, *, clock: Clock, busy_timeout: timedelta, shards: int | None = None
     ) -> None:
         """`url` is sqlite:///relative or sqlite:////absolute; nothing is opened yet."""
+        self.url = url
         self.path: Path = path_of(url)
         self.label: str = f"sqlite:///{self.path}"
         self.sql: Sql = Sql("sqlite")
