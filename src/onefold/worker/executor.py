@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections import deque
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import partial
@@ -243,7 +244,7 @@ class Executor:
                     try:
                         value = _checked(await handler.function(*args, **kwargs))
                     except Exception as error:  # noqa: BLE001 - any error is the handler's
-                        _apply_rules(handler.rules, error)
+                        apply_rules(handler.rules, error)
             except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is the handler's
                 outcome = _raised(held, error)
             else:
@@ -270,7 +271,8 @@ class Executor:
                     outcome = delivery_outcome.HANDED_BACK
             except BaseException as error:  # noqa: BLE001 - it would be lost in this thread
                 outcome = _interrupted(held, error)
-            self._loop.call_soon_threadsafe(self._end, held, outcome)
+            with suppress(RuntimeError):  # the loop is closed: the handler was abandoned before
+                self._loop.call_soon_threadsafe(self._end, held, outcome)
 
         held.stop = self._threads.submit(work, self._handler_context.copy()).interrupt
 
@@ -339,7 +341,7 @@ def call(
             try:
                 value = _checked(handler.function(*args, **kwargs))
             except Exception as error:  # noqa: BLE001 - any error is the handler's
-                _apply_rules(handler.rules, error)
+                apply_rules(handler.rules, error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
         return delivery_outcome.on_error(error)
     return delivery_outcome.on_value(held, value)
@@ -372,7 +374,7 @@ def _checked(value: T) -> T:
     return value
 
 
-def _apply_rules(rules: ErrorRules, error: Exception) -> None:
+def apply_rules(rules: ErrorRules, error: Exception) -> None:
     """Return if an error counts as success; otherwise raise it, or the outcome that it means."""
     if not isinstance(error, Outcome):
         if rules.forgives(error):
