@@ -7,7 +7,7 @@ BENCH_VENV ?= .venv-bench
 # Folders about what is built upon the engine, or around it: they run without coverage, a third
 # faster. All of the engine (model/, operations/) must be covered by the others.
 UPPER_TESTS := $(addprefix tests/,bench borrowed cli docs examples forms http kill pgbouncer push \
-	sql_function telemetry webhooks)
+	sql_function telemetry testing webhooks)
 # What tests need and no wheel brings. `make test DEBIAN_PACKAGES=` installs nothing.
 DEBIAN_PACKAGES ?= pgbouncer chromium
 UV := uv>=0.13.7,<0.14

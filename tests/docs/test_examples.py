@@ -97,6 +97,8 @@ PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console)
 @pytest.mark.timeout(300)
 # Short examples do not close connections, and Python 3.13 warns about that.
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+# The test client of Starlette prefers another version of httpx.
+@pytest.mark.filterwarnings("ignore:Using .httpx. with .starlette.testclient. is deprecated")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(
     page: Path,

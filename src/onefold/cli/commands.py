@@ -9,6 +9,7 @@ import typer
 
 from onefold import __version__
 from onefold.cli.apikeys import apikeys
+from onefold.cli.chaos import chaos
 from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
@@ -43,6 +44,7 @@ app: typer.Typer = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command()(chaos)
 app.command()(demo)
 app.command()(migrate)
 app.command()(serve)

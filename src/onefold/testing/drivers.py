@@ -1,0 +1,308 @@
+"""Reports the statements of database drivers while handlers are checked.
+
+sqlite3, aiosqlite, psycopg and asyncpg, and SQLAlchemy and Django on top of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import sys
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from onefold.errors import UsageError
+from onefold.testing import http_clients
+from onefold.testing.points import Passage, Patch, current, inside, place_of, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+
+@contextmanager
+def traced() -> Generator[Callable[[], bool]]:
+    """Report what the imported drivers and HTTP clients do.
+
+    A connection of sqlite3 reports if it is opened meanwhile. Connections of the other drivers
+    report always. The value is a function that adds what was imported since then, and returns
+    whether there is any.
+    """
+    with ExitStack() as patches:
+
+        def patch(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+            original = getattr(owner, name)
+            setattr(owner, name, make(original))
+            patches.callback(setattr, owner, name, original)
+
+        for module in (sqlite3, sys.modules["sqlite3.dbapi2"]):
+            patch(module, "connect", _sqlite_connect)
+        missing = dict(_LIBRARY_PATCHES)
+
+        def patch_imported() -> bool:
+            found = [name for name in missing if name in sys.modules]
+            for name in found:
+                missing.pop(name)(sys.modules[name], patch)
+            return bool(found)
+
+        patch_imported()
+        yield patch_imported
+
+
+_BEFORE_THREAD: Final = 4
+"""Parameters of `sqlite3.connect` that are before check_same_thread."""
+
+
+def _sqlite_connect(connect: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(connect)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        factory = options.pop("factory", sqlite3.Connection)
+        opener = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        is_of_onefold = place_of(opener.f_code.co_filename) == "onefold"
+        if not is_of_onefold and len(args) <= _BEFORE_THREAD:
+            options["check_same_thread"] = False  # the check ends its transaction
+        connection = connect(*args, factory=_traced_connection(factory), **options)
+        connection.is_of_onefold = is_of_onefold
+        return connection
+
+    return wrapper
+
+
+@contextmanager
+def refuse_unseen_connections() -> Generator[None]:
+    """Raise an error if a connection of sqlite3 that was opened before has changed rows.
+
+    SQLAlchemy and Django report what their connections do.
+    """
+    before = [
+        (each, changes)
+        for each in gc.get_objects()
+        if type(each) is sqlite3.Connection and (changes := _changes(each)) is not None
+    ]
+    seen.clear()
+    yield
+    for connection, changes in before:
+        if id(connection) not in seen and _changes(connection) not in {None, changes}:
+            raise UsageError(
+                "The handler uses a connection of sqlite3 that was opened before the check, so its"
+                " statements are not seen. Open the connection in the handler."
+            )
+
+
+def _changes(connection: sqlite3.Connection) -> int | None:
+    try:
+        return connection.total_changes
+    except sqlite3.Error:
+        return None  # closed, or of another thread
+
+
+@lru_cache(maxsize=64)
+def _traced_connection(base: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
+    class Traced(base):  # type: ignore[valid-type, misc]  # a class that is not known before
+        """Reports its statements."""
+
+        is_of_onefold: bool = False
+
+        def execute(self, sql: str, *args: Any) -> Any:
+            return Passage(sql, self).run(lambda: super(Traced, self).execute(sql, *args))
+
+        def executemany(self, sql: str, *args: Any) -> Any:
+            return Passage(sql, self).run(lambda: super(Traced, self).executemany(sql, *args))
+
+        def executescript(self, sql: str) -> Any:
+            return Passage(sql, self).run(lambda: super(Traced, self).executescript(sql))
+
+        def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
+            return super().cursor(_traced_cursor(factory))
+
+        def commit(self) -> None:
+            Passage("commit", self).run(super().commit)
+
+        def __exit__(self, kind: object, error: object, trace: object) -> Literal[False]:
+            # The original one commits without a call of `commit`.
+            if kind is None:
+                self.commit()
+            else:
+                self.rollback()
+            return False
+
+    Traced.__name__ = Traced.__qualname__ = base.__name__
+    return Traced
+
+
+@lru_cache(maxsize=64)
+def _traced_cursor(base: type[sqlite3.Cursor]) -> type[sqlite3.Cursor]:
+    class Traced(base):  # type: ignore[valid-type, misc]  # a class that is not known before
+        """Reports its statements."""
+
+        def execute(self, sql: str, *args: Any) -> Any:
+            return Passage(sql, self.connection).run(
+                lambda: super(Traced, self).execute(sql, *args)
+            )
+
+        def executemany(self, sql: str, *args: Any) -> Any:
+            return Passage(sql, self.connection).run(
+                lambda: super(Traced, self).executemany(sql, *args)
+            )
+
+        def executescript(self, sql: str) -> Any:
+            return Passage(sql, self.connection).run(lambda: super(Traced, self).executescript(sql))
+
+    return Traced
+
+
+def _aiosqlite(module: Any, patch: Patch) -> None:
+    def make(execute: Any) -> Any:
+        @wraps(execute)
+        async def wrapper(self: Any, function: Any, *args: Any, **options: Any) -> Any:
+            name = getattr(function, "__name__", "").removeprefix("_")
+            text = name if name == "commit" else args[0] if name.startswith("execute") else "set"
+            passage = Passage(text, self._connection)
+            return await passage.arun(lambda: execute(self, function, *args, **options))
+
+        return wrapper
+
+    patch(module.Connection, "_execute", make)
+
+
+_COMMITS: Final = frozenset({"_commit_gen", "_exit_gen"})
+_EXECUTES: Final = frozenset(
+    {"_execute_gen", "_executemany_gen_pipeline", "_executemany_gen_no_pipeline"}
+)
+
+
+def _psycopg(module: Any, patch: Patch) -> None:
+    def text_of(generator: Any) -> object:
+        name = generator.__name__
+        if name in _COMMITS:
+            transaction = generator.gi_frame.f_locals.get("self")
+            fails = name == "_exit_gen" and generator.gi_frame.f_locals.get("exc_type") is not None
+            inner = getattr(transaction, "_outer_transaction", True) is False
+            return "rollback" if fails else "release" if inner else "commit"
+        return generator.gi_frame.f_locals.get("query", "set") if name in _EXECUTES else "set"
+
+    def make(wait: Any) -> Any:
+        @wraps(wait)
+        def wrapper(self: Any, generator: Any, *args: Any, **options: Any) -> Any:
+            passage = Passage(text_of(generator), self)
+            return passage.run(lambda: wait(self, generator, *args, **options))
+
+        return wrapper
+
+    def amake(wait: Any) -> Any:
+        @wraps(wait)
+        async def wrapper(self: Any, generator: Any, *args: Any, **options: Any) -> Any:
+            passage = Passage(text_of(generator), self)
+            return await passage.arun(lambda: wait(self, generator, *args, **options))
+
+        return wrapper
+
+    patch(module.Connection, "wait", make)
+    patch(module.AsyncConnection, "wait", amake)
+
+
+def _unreported(method: Any) -> Any:
+    @wraps(method)
+    async def wrapper(self: Any, *args: Any, **options: Any) -> Any:
+        # A pool waits for it when it is closed, also after a crash.
+        token = inside.set(True)
+        try:
+            return await method(self, *args, **options)
+        finally:
+            inside.reset(token)
+
+    return wrapper
+
+
+def _asyncpg(module: Any, patch: Patch) -> None:
+    def make(method: Any) -> Any:
+        @wraps(method)
+        async def wrapper(self: Any, query: str, *args: Any, **options: Any) -> Any:
+            return await Passage(query, self).arun(lambda: method(self, query, *args, **options))
+
+        return wrapper
+
+    def make_prepared(method: Any) -> Any:
+        @wraps(method)
+        async def wrapper(self: Any, *args: Any) -> Any:
+            passage = Passage(self._query, self._connection)
+            return await passage.arun(lambda: method(self, *args))
+
+        return wrapper
+
+    for name in ("execute", "_execute", "_executemany"):
+        patch(module.connection.Connection, name, make)
+    patch(module.connection.Connection, "reset", _unreported)
+    patch(module.prepared_stmt.PreparedStatement, "_PreparedStatement__do_execute", make_prepared)
+    for name in ("_bind_exec", "_bind"):
+        patch(module.cursor.BaseCursor, name, make_prepared)
+
+
+def _sqlalchemy_pool(module: Any, patch: Patch) -> None:
+    def make(checkin: Any) -> Any:
+        @wraps(checkin)
+        def wrapper(self: Any, *args: Any) -> Any:
+            # Its pool has rolled it back, and keeps it: it is not closed by a crash.
+            if (trace := current.get()) is not None:
+                trace.connections.pop(id(self.driver_connection), None)
+            return checkin(self, *args)
+
+        return wrapper
+
+    patch(module.base._ConnectionRecord, "checkin", make)  # noqa: SLF001
+
+
+def _sqlalchemy_sqlite(module: Any, patch: Patch) -> None:
+    def make(method: Any) -> Any:
+        @wraps(method)
+        def wrapper(self: Any, cursor: Any, statement: str, *args: Any) -> Any:
+            call = partial(method, self, cursor, statement, *args)
+            return call() if self.is_async else Passage(statement, cursor.connection).run(call)
+
+        return wrapper
+
+    def make_commit(method: Any) -> Any:
+        @wraps(method)
+        def wrapper(self: Any, connection: Any) -> Any:
+            call = partial(method, self, connection)
+            return call() if self.is_async else Passage("commit", connection).run(call)
+
+        return wrapper
+
+    # Pools have connections of sqlite3 that were opened before.
+    dialect = module.pysqlite.SQLiteDialect_pysqlite
+    for name in ("do_execute", "do_executemany", "do_execute_no_params"):
+        patch(dialect, name, make)
+    patch(dialect, "do_commit", make_commit)
+
+
+def _django_sqlite(module: Any, patch: Patch) -> None:
+    def make(method: Any) -> Any:
+        @wraps(method)
+        def wrapper(self: Any, query: str, *args: Any) -> Any:
+            return Passage(query, self.connection).run(partial(method, self, query, *args))
+
+        return wrapper
+
+    def make_commit(method: Any) -> Any:
+        @wraps(method)
+        def wrapper(self: Any) -> Any:
+            return Passage("commit", self.connection).run(partial(method, self))
+
+        return wrapper
+
+    # A thread may have a connection that was opened before.
+    for name in ("execute", "executemany"):
+        patch(module.SQLiteCursorWrapper, name, make)
+    patch(module.DatabaseWrapper, "_commit", make_commit)
+
+
+_LIBRARY_PATCHES: Final[dict[str, Callable[[Any, Patch], None]]] = {
+    "aiosqlite": _aiosqlite,
+    "psycopg": _psycopg,
+    "asyncpg": _asyncpg,
+    "sqlalchemy.dialects.sqlite": _sqlalchemy_sqlite,
+    "sqlalchemy.pool": _sqlalchemy_pool,
+    "django.db.backends.sqlite3.base": _django_sqlite,
+    **http_clients.PATCHES,
+}

@@ -1,0 +1,557 @@
+"""Handlers on every driver: their statements and commits are seen, in jobs and in functions."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
+from typing import Any, TypeAlias
+
+import aiosqlite
+import asyncpg
+import psycopg
+import psycopg_pool
+import pytest
+from django.db import connections, models, transaction
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from onefold import Run, UsageError
+from onefold.testing import NotIdempotent, aassert_idempotent, assert_idempotent
+from tests.fixtures.colours import Store
+from tests.fixtures.django_connections import add_database, database_settings, remove_database
+from tests.testing.zoo import Shop
+
+Transact: TypeAlias = Callable[[str], Any]
+
+DOUBLED = "insert into payment (order_id, amount) values (7, 5)"
+ONCE = "insert into receipt values (7, 'paid') on conflict do nothing"
+KILLED = "Killed here, and delivered again"
+FROZEN = "Frozen here, delivered to another process meanwhile, and awake again"
+
+
+class Payment(models.Model):
+    """A row of the table `payment`."""
+
+    id: "models.AutoField[int, int]" = models.AutoField(primary_key=True)
+    order_id: "models.IntegerField[int, int]" = models.IntegerField()
+    amount: "models.IntegerField[int, int]" = models.IntegerField()
+
+    class Meta:
+        app_label = "kit"
+        db_table = "payment"
+
+    def __str__(self) -> str:
+        return str(self.order_id)
+
+
+class Receipt(models.Model):
+    """A row of the table `receipt`."""
+
+    order_id: "models.IntegerField[int, int]" = models.IntegerField(primary_key=True)
+    text: "models.CharField[str, str]" = models.CharField(max_length=100)
+
+    class Meta:
+        app_label = "kit"
+        db_table = "receipt"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _url(shop: Shop) -> str:
+    return shop.onefold.context.database.url
+
+
+def _path(url: str) -> str:
+    return url.removeprefix("sqlite:///")
+
+
+def _alchemy(url: str, sqlite: str, postgres: str) -> str:
+    name = sqlite if url.startswith("sqlite") else postgres
+    return url.replace("sqlite:", f"sqlite+{name}:", 1).replace(
+        "postgresql:", f"postgresql+{name}:", 1
+    )
+
+
+# --- each driver: a block in which `transact(sql)` runs a statement in a transaction --------------
+
+
+@contextmanager
+def with_sqlite3(url: str) -> Generator[Transact]:
+    def transact(sql: str) -> None:
+        with closing(sqlite3.connect(_path(url))) as connection, connection:
+            connection.execute(sql)
+
+    yield transact
+
+
+@contextmanager
+def with_sqlite3_cursor(url: str) -> Generator[Transact]:
+    def transact(sql: str) -> None:
+        with closing(sqlite3.connect(_path(url), isolation_level=None)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("begin immediate")
+            cursor.execute(sql)
+            cursor.execute("commit")
+
+    yield transact
+
+
+@contextmanager
+def with_psycopg(url: str) -> Generator[Transact]:
+    def transact(sql: str) -> None:
+        with psycopg.connect(url) as connection:
+            connection.execute(sql.encode())
+
+    yield transact
+
+
+@contextmanager
+def with_psycopg_pool(url: str) -> Generator[Transact]:
+    with psycopg_pool.ConnectionPool(url, min_size=2, open=True) as pool:
+
+        def transact(sql: str) -> None:
+            with pool.connection() as connection:
+                connection.execute(sql.encode())
+
+        yield transact
+
+
+@contextmanager
+def with_engine(url: str) -> Generator[Transact]:
+    engine = create_engine(_alchemy(url, "pysqlite", "psycopg"))
+
+    def transact(sql: str) -> None:
+        with engine.begin() as connection:
+            connection.execute(text(sql))
+
+    yield transact
+    engine.dispose()
+
+
+@contextmanager
+def with_session(url: str) -> Generator[Transact]:
+    engine = create_engine(_alchemy(url, "pysqlite", "psycopg"))
+    new_session = sessionmaker(engine)
+
+    def transact(sql: str) -> None:
+        with new_session() as session:
+            session.execute(text(sql))
+            session.commit()
+
+    yield transact
+    engine.dispose()
+
+
+@contextmanager
+def with_django(url: str) -> Generator[Transact]:
+    alias = add_database(
+        database_settings(Store("sqlite" if url.startswith("sqlite") else "postgres", url))
+    )
+
+    def transact(sql: str) -> None:
+        with transaction.atomic(using=alias):
+            if sql == DOUBLED:
+                Payment.objects.using(alias).create(order_id=7, amount=5)
+            elif sql == ONCE:
+                rows = [Receipt(order_id=7, text="paid")]
+                Receipt.objects.using(alias).bulk_create(rows, ignore_conflicts=True)
+            else:
+                Payment.objects.using(alias).exists()
+
+    yield transact
+    connections.close_all()
+    remove_database(alias)
+
+
+SYNC = {
+    "sqlite3": ("sqlite", with_sqlite3),
+    "sqlite3-cursor": ("sqlite", with_sqlite3_cursor),
+    "sqlite-engine": ("sqlite", with_engine),
+    "sqlite-session": ("sqlite", with_session),
+    "sqlite-django": ("sqlite", with_django),
+    "psycopg": ("postgres", with_psycopg),
+    "psycopg-pool": ("postgres", with_psycopg_pool),
+    "psycopg-engine": ("postgres", with_engine),
+    "psycopg-session": ("postgres", with_session),
+    "psycopg-django": ("postgres", with_django),
+}
+
+
+@asynccontextmanager
+async def with_aiosqlite(url: str) -> AsyncGenerator[Transact]:
+    async def transact(sql: str) -> None:
+        async with aiosqlite.connect(_path(url)) as connection:
+            await connection.execute_insert(sql)
+            await connection.commit()
+
+    yield transact
+
+
+@asynccontextmanager
+async def with_async_psycopg(url: str) -> AsyncGenerator[Transact]:
+    async def transact(sql: str) -> None:
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await connection.execute(sql.encode())
+
+    yield transact
+
+
+@asynccontextmanager
+async def with_async_psycopg_pool(url: str) -> AsyncGenerator[Transact]:
+    async with psycopg_pool.AsyncConnectionPool(url, min_size=2, open=False) as pool:
+
+        async def transact(sql: str) -> None:
+            async with pool.connection() as connection:
+                await connection.execute(sql.encode())
+
+        yield transact
+
+
+@asynccontextmanager
+async def with_asyncpg(url: str) -> AsyncGenerator[Transact]:
+    async def transact(sql: str) -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            async with connection.transaction():
+                await connection.execute(sql)
+        finally:
+            await connection.close()
+
+    yield transact
+
+
+@asynccontextmanager
+async def with_asyncpg_pool(url: str) -> AsyncGenerator[Transact]:
+    async with asyncpg.create_pool(url, min_size=2) as pool:
+
+        async def transact(sql: str) -> None:
+            async with pool.acquire() as connection, connection.transaction():
+                statement = await connection.prepare(sql)
+                await statement.fetch()
+
+        yield transact
+
+
+@asynccontextmanager
+async def _with_async_engine(url: str, postgres: str) -> AsyncGenerator[Transact]:
+    engine = create_async_engine(_alchemy(url, "aiosqlite", postgres))
+
+    async def transact(sql: str) -> None:
+        async with engine.begin() as connection:
+            await connection.execute(text(sql))
+
+    yield transact
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def with_async_engine(url: str) -> AsyncGenerator[Transact]:
+    async with _with_async_engine(url, "asyncpg") as transact:
+        yield transact
+
+
+@asynccontextmanager
+async def with_async_engine_of_psycopg(url: str) -> AsyncGenerator[Transact]:
+    async with _with_async_engine(url, "psycopg") as transact:
+        yield transact
+
+
+@asynccontextmanager
+async def with_async_session(url: str) -> AsyncGenerator[Transact]:
+    engine = create_async_engine(_alchemy(url, "aiosqlite", "asyncpg"))
+    new_session = async_sessionmaker(engine)
+
+    async def transact(sql: str) -> None:
+        async with new_session() as session, session.begin():
+            await session.execute(text(sql))
+
+    yield transact
+    await engine.dispose()
+
+
+ASYNC = {
+    "aiosqlite": ("sqlite", with_aiosqlite),
+    "aiosqlite-engine": ("sqlite", with_async_engine),
+    "aiosqlite-session": ("sqlite", with_async_session),
+    "psycopg": ("postgres", with_async_psycopg),
+    "psycopg-pool": ("postgres", with_async_psycopg_pool),
+    "psycopg-engine": ("postgres", with_async_engine_of_psycopg),
+    "asyncpg": ("postgres", with_asyncpg),
+    "asyncpg-pool": ("postgres", with_asyncpg_pool),
+    "asyncpg-engine": ("postgres", with_async_engine),
+    "asyncpg-session": ("postgres", with_async_session),
+}
+
+
+def _each(drivers: dict[str, tuple[str, Any]]) -> pytest.MarkDecorator:
+    """The drivers, each on its own database."""
+    return pytest.mark.parametrize(
+        ("shop", "opened"),
+        [pytest.param(dialect, opened, id=name) for name, (dialect, opened) in drivers.items()],
+        indirect=["shop"],
+    )
+
+
+def _seen(error: NotIdempotent) -> None:
+    """A crash after the commit is among the findings, at a line of this file."""
+    found = [each for each in error.findings if each.scenario == KILLED and each.point is not None]
+    assert any(
+        each.point.when == "after" and each.point.text.lower().startswith("commit")
+        for each in found
+        if each.point is not None
+    ), error
+    assert all(each.point.line.file == __file__ for each in found if each.point is not None)
+    for each in found:
+        (line,) = each.differences
+        assert line.startswith("+ row of payment, once too many: id='#2', order_id=7, amount=5")
+
+
+# --- declared jobs --------------------------------------------------------------------------------
+
+
+@_each(SYNC)
+def test_a_job_whose_connections_were_opened_before(shop: Shop, opened: Any) -> None:
+    with opened(_url(shop)) as transact:
+        transact("select 1")
+
+        @shop.onefold.job
+        def bad() -> None:
+            transact(DOUBLED)
+
+        @shop.onefold.job
+        def good() -> None:
+            transact(ONCE)
+
+        with pytest.raises(NotIdempotent) as caught:
+            assert_idempotent(bad)
+        _seen(caught.value)
+        assert assert_idempotent(good).crash_points >= 3
+
+
+@_each(ASYNC)
+def test_an_async_job_in_the_event_loop_of_the_test(shop: Shop, opened: Any) -> None:
+    async def check() -> None:
+        async with opened(_url(shop)) as transact:
+            await transact("select 1")
+
+            @shop.onefold.job
+            async def bad() -> None:
+                await transact(DOUBLED)
+
+            @shop.onefold.job
+            async def good() -> None:
+                await transact(ONCE)
+
+            with pytest.raises(NotIdempotent) as caught:
+                await aassert_idempotent(bad)
+            _seen(caught.value)
+            assert (await aassert_idempotent(good)).crash_points >= 3
+
+    asyncio.run(check())
+
+
+@_each({name: ASYNC[name] for name in ("aiosqlite", "psycopg", "asyncpg-pool", "asyncpg-engine")})
+def test_an_async_job_in_an_event_loop_of_the_check(shop: Shop, opened: Any) -> None:
+    @shop.onefold.job
+    async def bad() -> None:
+        async with opened(_url(shop)) as transact:
+            await transact(DOUBLED)
+
+    @shop.onefold.job
+    async def good() -> None:
+        async with opened(_url(shop)) as transact:
+            await transact(ONCE)
+
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(bad)
+    _seen(caught.value)
+    assert assert_idempotent(good).crash_points >= 3
+
+
+# --- the application's own pool, engine or session in `run.transaction` ---------------------------
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("kind", ["engine", "sessionmaker", "pool"])
+def test_the_transaction_of_an_engine_a_session_or_a_pool(shop: Shop, kind: str) -> None:
+    url = _url(shop)
+    engine = create_engine(_alchemy(url, "pysqlite", "psycopg"))
+    target: Any = {"engine": engine, "sessionmaker": sessionmaker(engine), "pool": engine}[kind]
+    if kind == "pool" and not url.startswith("sqlite"):
+        target = psycopg_pool.ConnectionPool(url, min_size=2, open=True)
+
+    @shop.onefold.job
+    def bad() -> None:
+        with engine.begin() as connection:
+            connection.execute(text(DOUBLED))
+
+    @shop.onefold.job
+    def good(run: Run) -> None:
+        with run.transaction(target) as connection:
+            connection.execute(
+                DOUBLED if isinstance(target, psycopg_pool.ConnectionPool) else text(DOUBLED)
+            )
+
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(bad)
+    _seen(caught.value)
+    assert assert_idempotent(good).crash_points >= 3
+    if target is not engine and kind == "pool":
+        target.close()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
+def test_the_transaction_of_an_async_engine(shop: Shop) -> None:
+    async def check() -> None:
+        engine = create_async_engine(_alchemy(_url(shop), "aiosqlite", "asyncpg"))
+
+        @shop.onefold.job
+        async def good(run: Run) -> None:
+            async with run.transaction(engine) as connection:
+                await connection.execute(text(DOUBLED))
+
+        assert (await aassert_idempotent(good)).crash_points >= 3
+        await engine.dispose()
+
+    asyncio.run(check())
+
+
+# --- functions with a connection ------------------------------------------------------------------
+
+
+def _execute(connection: Any, sql: str) -> None:
+    connection.execute(text(sql) if isinstance(connection, Session) else sql)
+
+
+def _connects(shop: Shop) -> list[Callable[[], Any]]:
+    engine = create_engine(_alchemy(_url(shop), "pysqlite", "psycopg"), poolclass=NullPool)
+    return [shop.connect, sessionmaker(engine)]
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_function_with_a_connection(shop: Shop, number: int) -> None:
+    connect = _connects(shop)[number]
+
+    def bad(connection: Any, sql: str) -> None:
+        _execute(connection, sql)
+
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(bad, DOUBLED, database=_url(shop), connect=connect)
+    _seen(caught.value)
+    coverage = assert_idempotent(bad, ONCE, database=_url(shop), connect=connect)
+    assert coverage.crash_points >= 3
+
+
+async def _apsycopg(shop: Shop) -> Any:
+    return await psycopg.AsyncConnection.connect(_url(shop))
+
+
+async def _aiosqlite(shop: Shop) -> Any:
+    return await aiosqlite.connect(_path(_url(shop)))
+
+
+async def _asyncpg(shop: Shop) -> Any:
+    return await asyncpg.connect(_url(shop))
+
+
+@pytest.mark.parametrize(
+    ("shop", "connect"),
+    [("sqlite", _aiosqlite), ("postgres", _apsycopg), ("postgres", _asyncpg)],
+    indirect=["shop"],
+)
+def test_an_async_function_with_a_connection(
+    shop: Shop, connect: Callable[[Shop], Awaitable[Any]]
+) -> None:
+    async def function(connection: Any, sql: str) -> None:
+        if isinstance(connection, asyncpg.Connection):
+            async with connection.transaction():
+                await connection.execute(sql)
+        else:
+            await connection.execute(sql)
+
+    options: dict[str, Any] = {"database": _url(shop), "connect": lambda: connect(shop)}
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(function, DOUBLED, **options)
+    _seen(caught.value)
+    assert assert_idempotent(function, ONCE, **options).crash_points >= 3
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
+def test_the_usual_driver_opens_the_connection_by_itself(shop: Shop) -> None:
+    def function(connection: Any, sql: str) -> None:
+        connection.execute(sql)
+
+    async def afunction(connection: Any, sql: str) -> None:
+        await connection.execute(sql)
+
+    on_postgres = _url(shop).startswith("postgresql")
+    if not on_postgres:
+        with pytest.raises(UsageError, match="give connect="):
+            assert_idempotent(afunction, ONCE, database=_url(shop))
+    for each in (function, afunction) if on_postgres else (function,):
+        with pytest.raises(NotIdempotent) as caught:
+            assert_idempotent(each, DOUBLED, database=_url(shop))
+        _seen(caught.value)
+        assert assert_idempotent(each, ONCE, database=_url(shop)).crash_points >= 3
+
+
+# --- transactions that are left open --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
+def test_a_handler_that_leaves_its_transaction_open_blocks_nothing(shop: Shop) -> None:
+    opened: list[Any] = []
+
+    @shop.onefold.job
+    def forgets() -> None:
+        connection = shop.connect()
+        opened.append(connection)
+        connection.execute(DOUBLED)
+
+    # The row is lost with the transaction, in every run alike.
+    assert assert_idempotent(forgets).crash_points == 2
+    for connection in opened:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("shop", "connect"),
+    [("sqlite", _aiosqlite), ("postgres", _apsycopg), ("postgres", _asyncpg)],
+    indirect=["shop"],
+)
+def test_an_async_handler_that_leaves_its_transaction_open_blocks_nothing(
+    shop: Shop, connect: Callable[[Shop], Awaitable[Any]]
+) -> None:
+    opened: list[Any] = []
+
+    @shop.onefold.job
+    async def forgets() -> None:
+        connection = await connect(shop)
+        opened.append(connection)
+        if isinstance(connection, asyncpg.Connection):
+            await connection.execute("begin")
+        await connection.execute(DOUBLED)
+
+    async def check() -> None:
+        assert (await aassert_idempotent(forgets)).crash_points == 2
+        for connection in opened:
+            await connection.close()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
+def test_a_connection_of_sqlite3_that_was_opened_before_is_an_error(shop: Shop) -> None:
+    with closing(sqlite3.connect(_path(_url(shop)), check_same_thread=False)) as connection:
+
+        @shop.onefold.job
+        def unseen() -> None:
+            with connection:
+                connection.execute(DOUBLED)
+
+        with pytest.raises(UsageError, match="was opened before the check"):
+            assert_idempotent(unseen)

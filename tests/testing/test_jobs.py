@@ -1,0 +1,644 @@
+"""`JobRunner` and its functions: a test runs jobs, waits for one, looks, and empties the tables."""
+
+import asyncio
+import importlib
+import threading
+from collections.abc import Generator
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from onefold import (
+    Bury,
+    Defer,
+    Exponential,
+    Fixed,
+    JobFailed,
+    JobNotFound,
+    Limit,
+    NewJob,
+    Onefold,
+    Retention,
+    Retry,
+    Run,
+)
+from onefold.errors import ResultTimeout, UsageError
+from onefold.testing import (
+    Clock,
+    JobRunner,
+    aassert_enqueued,
+    adrain,
+    aenqueued,
+    arefute_enqueued,
+    assert_enqueued,
+    await_job,
+    awipe,
+    drain,
+    enqueued,
+    refute_enqueued,
+    wait,
+    wipe,
+)
+from tests.fixtures.place import Place
+from tests.testing.stage import Stage
+from tests.worker import apps
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def declare(onefold: Onefold, done: list[int]) -> Any:
+    @onefold.job(backoff=Fixed(MINUTE))
+    def work(number: int) -> None:
+        done.append(number)
+        if number < 0:
+            raise ValueError(f"{number} is negative")
+
+    return work
+
+
+@pytest.fixture
+def done() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def work(stage: Stage, done: list[int]) -> Any:
+    """A job that notes its number, and fails for a negative one."""
+    return declare(stage.onefold, done)
+
+
+# --- drain ----------------------------------------------------------------------------------------
+
+
+def test_drain_runs_all_jobs_that_are_due(stage: Stage, work: Any, done: list[int]) -> None:
+    ids = [work.enqueue(number).id for number in range(5)]
+
+    jobs = stage.drain()
+
+    assert sorted(done) == [0, 1, 2, 3, 4]
+    assert sorted(job.id for job in jobs) == sorted(ids)
+    assert {job.state for job in jobs} == {"completed"}
+    assert stage.drain() == []
+
+
+def test_drain_runs_async_handlers_in_the_loop_of_its_caller(place: Place) -> None:
+    loops: list[Any] = []
+    with place.open() as onefold:
+
+        @onefold.job
+        async def note() -> None:
+            loops.append(asyncio.get_running_loop())
+
+        async def play() -> None:
+            await note.aenqueue()
+            await adrain(onefold)
+            assert loops == [asyncio.get_running_loop()]
+            await onefold.aclose()
+
+        asyncio.run(play())
+
+
+def test_drain_raises_what_a_handler_raised_after_the_other_jobs(
+    stage: Stage, work: Any, done: list[int]
+) -> None:
+    failing = work.enqueue(-1)
+    work.enqueue(2)
+    work.enqueue(-3)
+
+    with pytest.raises(ValueError, match="is negative") as caught:
+        stage.drain()
+
+    assert sorted(done) == [-3, -1, 2]
+    notes = "\n".join(caught.value.__notes__)
+    assert f"({failing.id})" in notes
+    assert "attempt 1" in notes
+    assert "raised ValueError" in notes
+
+
+def test_drain_leaves_errors_to_the_worker_if_it_is_told_to(stage: Stage, work: Any) -> None:
+    work.enqueue(-1)
+
+    (job,) = stage.drain(raises=False)
+
+    assert (job.state, job.attempt) == ("retrying", 1)
+    assert job.error is not None
+    assert job.error["message"] == "-1 is negative"
+
+
+def test_a_job_that_is_tried_again_at_once_is_returned_once(stage: Stage) -> None:
+    @stage.onefold.job(backoff=Fixed(timedelta(0)), max_attempts=3)
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    fail.enqueue()
+
+    (job,) = stage.drain(raises=False)
+
+    assert (job.state, job.attempt) == ("dead", 3)
+
+
+def test_outcomes_and_errors_with_a_rule_are_not_raised(stage: Stage) -> None:
+    @stage.onefold.job
+    def bury() -> Bury:
+        return Bury("no such user")
+
+    @stage.onefold.job
+    def again() -> None:
+        raise Retry(after=MINUTE)
+
+    @stage.onefold.job(bury_on=KeyError, max_attempts=2)
+    def ruled() -> None:
+        raise KeyError("7")
+
+    for job in (bury, again, ruled):
+        job.enqueue()
+
+    states = {job.kind: job.state for job in stage.drain()}
+
+    assert states == {"bury": "dead", "again": "retrying", "ruled": "dead"}
+
+
+def test_a_handler_that_exceeds_its_timeout_is_a_failed_job(stage: Stage) -> None:
+    stopped = threading.Event()
+
+    @stage.onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
+    def hang() -> None:
+        while not stopped.wait(0.01):
+            pass
+
+    @stage.onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
+    async def ahang() -> None:
+        await asyncio.Event().wait()
+
+    for job in (hang, ahang):
+        job.enqueue()
+        with pytest.raises(JobFailed, match="JobTimeout"):
+            stage.drain()
+    stopped.set()
+
+
+def test_a_payload_that_does_not_fit_is_a_failed_job(stage: Stage, work: Any) -> None:
+    stage.onefold.enqueue("work", {"number": "many"})
+
+    with pytest.raises(JobFailed, match="number"):
+        stage.drain()
+
+
+def test_an_exit_is_raised_too(stage: Stage) -> None:
+    @stage.onefold.job
+    def leave() -> None:
+        raise SystemExit("leaving")
+
+    leave.enqueue()
+
+    with pytest.raises(SystemExit, match="leaving"):
+        stage.drain()
+
+
+def test_jobs_that_jobs_enqueue_run_too_in_any_queue(
+    stage: Stage, work: Any, done: list[int]
+) -> None:
+    @stage.onefold.job
+    def fan_out(number: int) -> None:
+        if number:
+            fan_out.enqueue(number - 1)
+            work.using(queue=f"queue {number}").enqueue(number)
+
+    fan_out.enqueue(3)
+
+    jobs = stage.drain()
+
+    assert sorted(done) == [1, 2, 3]
+    assert len(jobs) == 7
+
+
+def test_jobs_of_tenants_run_too(stage: Stage, work: Any, done: list[int]) -> None:
+    work.tenant("alice").enqueue(7)
+
+    (job,) = stage.drain()
+
+    assert (done, job.tenant, job.state) == ([7], "alice", "completed")
+
+
+def test_jobs_that_are_kept_for_no_time_are_returned(stage: Stage) -> None:
+    @stage.onefold.job(retention=Retention(completed=timedelta(0)))
+    def vanish() -> None: ...
+
+    enqueued_id = vanish.enqueue().id
+
+    assert [job.id for job in stage.drain()] == [enqueued_id]
+
+
+def test_delayed_jobs_wait_for_the_clock(stage: Stage, work: Any, done: list[int]) -> None:
+    work.using(delay=HOUR).enqueue(1)
+
+    assert stage.drain() == []
+    stage.clock.advance(HOUR)
+    stage.drain()
+
+    assert done == [1]
+
+
+def test_a_backoff_waits_for_the_clock(stage: Stage, work: Any, done: list[int]) -> None:
+    work.enqueue(-1)
+
+    stage.drain(raises=False)
+    assert stage.drain() == []
+    stage.clock.advance(MINUTE)
+    (job,) = stage.drain(raises=False)
+
+    assert (done, job.attempt) == ([-1, -1], 2)
+
+
+def test_a_job_whose_worker_has_vanished_runs_when_its_lease_has_ended(
+    stage: Stage, work: Any, done: list[int]
+) -> None:
+    work.enqueue(1)
+    stage.onefold.deliveries.take(worker="vanished", lease=MINUTE)
+
+    assert stage.drain() == []
+    stage.clock.advance(MINUTE)
+    assert stage.drain() == []  # rescued, and the backoff begins
+    stage.clock.advance(MINUTE)
+    (job,) = stage.drain()
+
+    assert (done, job.attempt) == ([1], 2)
+
+
+def test_ticks_of_schedules_wait_for_the_clock(stage: Stage, work: Any, done: list[int]) -> None:
+    stage.onefold.cron("0 * * * *", name="hourly")(work.using(queue="hours").call(1))
+
+    assert stage.drain() == []  # stores the schedule
+    stage.clock.advance(HOUR)
+    (job,) = stage.drain()
+
+    assert (done, job.queue) == ([1], "hours")
+
+
+def test_jobs_of_paused_queues_are_left(stage: Stage, work: Any, done: list[int]) -> None:
+    stage.onefold.queues.pause("default")
+    work.enqueue(1)
+
+    assert stage.drain() == []
+    assert stage.run_until_idle() == []
+    stage.onefold.queues.resume("default")
+    stage.drain()
+
+    assert done == [1]
+
+
+def test_jobs_that_no_function_runs_are_left(
+    stage: Stage, work: Any, done: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.onefold.enqueue("elsewhere")
+    work.enqueue(1)
+
+    assert len(stage.drain()) == 1
+
+    assert done == [1]
+    assert assert_enqueued(stage.onefold, "elsewhere").state == "ready"
+    assert "Jobs of the kind 'elsewhere' are waiting" in caplog.text
+
+
+def test_jobs_of_limited_and_ordered_queues_run(stage: Stage, work: Any, done: list[int]) -> None:
+    stage.onefold.queues.declare("narrow", limit=Limit(concurrency=1), ordered=True)
+    for number in range(4):
+        work.using(queue="narrow", group_key="one").enqueue(number)
+
+    stage.drain(concurrency=3)
+
+    assert done == [0, 1, 2, 3]
+
+
+def test_a_job_can_wait_for_another_one(stage: Stage) -> None:
+    @stage.onefold.job(store_result=True)
+    def part() -> int:
+        return 21
+
+    @stage.onefold.job(store_result=True)
+    def whole() -> int:
+        return 2 * part.enqueue().result(timeout=MINUTE)
+
+    found = whole.enqueue()
+
+    stage.drain(concurrency=2)
+
+    assert found.result(timeout=timedelta(0)) == 42
+
+
+def test_a_job_that_enqueues_itself_without_end_is_noticed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.testing.jobs.MOST", 5)
+
+    @stage.onefold.job
+    def again() -> None:
+        again.enqueue()
+
+    again.enqueue()
+
+    with pytest.raises(UsageError, match="5 jobs ran, and more may be due"):
+        stage.drain()
+
+
+def test_a_job_that_defers_itself_without_end_is_noticed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.testing.jobs.MOST", 5)
+
+    @stage.onefold.job
+    def later() -> None:
+        raise Defer(MINUTE)
+
+    later.enqueue()
+
+    with pytest.raises(UsageError, match="5 jobs ran, and more may be due"):
+        stage.run_until_idle()
+
+
+def test_a_blocking_call_in_an_event_loop_is_refused_with_a_sentence(place: Place) -> None:
+    async def play() -> None:
+        with place.open() as onefold, pytest.raises(UsageError, match="with a leading a"):
+            drain(onefold)
+
+    asyncio.run(play())
+
+
+@pytest.fixture
+def app(place: Place, monkeypatch: pytest.MonkeyPatch) -> Generator[ModuleType]:
+    """Jobs in processes of their own, on this database."""
+    monkeypatch.setenv("ONEFOLD_TEST_URL", place.url)
+    monkeypatch.setenv("ONEFOLD_TEST_SCHEMA", place.schema)
+    importlib.import_module("tests")  # the tests of the plugin put sys.modules back
+    module = importlib.reload(apps)
+    yield module
+    module.onefold.close()
+
+
+def test_a_handler_in_a_process_of_its_own_is_a_failed_job(app: ModuleType) -> None:
+    app.fail.enqueue()
+    with pytest.raises(JobFailed, match="SystemExit"):
+        drain(app.onefold)
+
+    app.kill.enqueue()
+    with pytest.raises(JobFailed, match="signal 9"):
+        drain(app.onefold)
+
+    app.pid.enqueue()
+    (job,) = drain(app.onefold)
+    assert job.state == "completed"
+
+
+# --- run_one and run_until_idle -------------------------------------------------------------------
+
+
+def test_run_one_runs_one(stage: Stage, work: Any, done: list[int]) -> None:
+    ids = {work.enqueue(number).id for number in range(4)}
+
+    for count in range(1, 5):
+        job = stage.run_one()
+        assert len(done) == count
+        assert job.id in ids
+        assert job.state == "completed"
+        waiting = [job for job in enqueued(stage.onefold) if job.state == "ready"]
+        assert [job.attempt for job in waiting] == [0] * (4 - count)
+
+    assert stage.run_one() is None
+
+
+def test_run_one_runs_one_async_handler_that_ends_at_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[int] = []
+
+    @stage.onefold.job
+    async def quick(number: int) -> None:
+        done.append(number)
+
+    for number in range(6):
+        quick.enqueue(number)
+    for count in range(1, 7):
+        assert stage.run_one() is not None
+        assert len(done) == count
+    assert "no handler" not in caplog.text
+
+
+def test_run_one_raises_what_the_handler_raised(stage: Stage, work: Any) -> None:
+    work.enqueue(-1)
+
+    with pytest.raises(ValueError, match="negative"):
+        stage.run_one()
+    stage.clock.advance(MINUTE)
+
+    assert stage.run_one(raises=False).state == "retrying"
+
+
+def test_run_until_idle_moves_the_clock_to_delays_and_backoffs(stage: Stage) -> None:
+    attempts: list[int] = []
+    started = stage.clock.now
+
+    @stage.onefold.job(backoff=Exponential(MINUTE, jitter="none"), max_attempts=5)
+    def stubborn(run: Run) -> None:
+        attempts.append(run.attempt)
+        if run.attempt < 3:
+            raise ConnectionError("not yet")
+
+    stubborn.using(delay=HOUR).enqueue()
+
+    (job,) = stage.run_until_idle(raises=False)
+
+    assert (attempts, job.state) == ([1, 2, 3], "completed")
+    assert stage.clock.now - started == HOUR + MINUTE + 2 * MINUTE
+
+
+def test_run_until_idle_stops_at_the_first_error(stage: Stage, work: Any) -> None:
+    work.using(delay=MINUTE).enqueue(-1)
+    later = work.using(delay=HOUR).enqueue(2)
+
+    with pytest.raises(ValueError, match="negative"):
+        stage.run_until_idle()
+
+    found = stage.onefold.get(later.id)
+    assert found is not None
+    assert found.state == "scheduled"
+
+
+def test_run_until_idle_ends_although_schedules_tick_for_ever(
+    stage: Stage, work: Any, done: list[int]
+) -> None:
+    stage.onefold.cron("* * * * *")(work.call(1))
+    stage.drain()
+    stage.clock.advance(MINUTE)
+
+    stage.run_until_idle()
+
+    assert done == [1]
+
+
+def test_run_until_idle_without_a_clock_says_what_to_do(place: Place) -> None:
+    with place.open() as onefold, pytest.raises(UsageError, match="needs a clock"):
+        JobRunner(onefold).run_until_idle()
+
+
+# --- wait -----------------------------------------------------------------------------------------
+
+
+def test_wait_returns_a_job_when_a_worker_has_ended_it(stage: Stage, work: Any) -> None:
+    job_id = work.enqueue(1).id
+    runner = threading.Thread(target=stage.runner.drain)
+    runner.start()
+
+    job = stage.call(wait, await_job, stage.onefold, job_id)
+
+    runner.join()
+    assert (job.id, job.state) == (job_id, "completed")
+
+
+def test_wait_returns_dead_and_cancelled_jobs(stage: Stage) -> None:
+    cancelled = stage.onefold.enqueue("email")
+    stage.onefold.cancel(cancelled.id)
+    dead = stage.onefold.enqueue("email")
+    deliveries = stage.onefold.deliveries
+    deliveries.bury(deliveries.take(worker="ada", lease=MINUTE), reason="none")
+
+    for job_id, state in ((cancelled.id, "cancelled"), (dead.id, "dead")):
+        assert stage.call(wait, await_job, stage.onefold, job_id).state == state
+
+
+def test_wait_gives_up_after_the_timeout(stage: Stage) -> None:
+    job_id = stage.onefold.enqueue("email").id
+
+    with pytest.raises(ResultTimeout):
+        stage.call(wait, await_job, stage.onefold, job_id, timeout=timedelta(milliseconds=20))
+
+
+def test_wait_for_a_job_that_is_not_there_is_refused(stage: Stage) -> None:
+    with pytest.raises(JobNotFound):
+        stage.call(wait, await_job, stage.onefold, "019e5a30-0000-7000-8000-000000000000")
+
+
+# --- wipe -----------------------------------------------------------------------------------------
+
+
+def test_wipe_deletes_everything_and_keeps_the_installation(stage: Stage) -> None:
+    onefold = stage.onefold
+
+    def use_everything() -> None:
+        assert onefold.enqueue("email", unique_key="a", idempotency_key="b").inserted
+        assert onefold.enqueue("email", unique_key="a").duplicate
+        onefold.tenant("alice").enqueue("email")
+        onefold.queues.pause("default")
+        onefold.schedules.save("daily", "0 0 * * *", kind="email")
+        onefold.api_keys.create(scopes=["work"])
+        with onefold.once("import", "a key") as claim:
+            assert claim.won
+            claim.result = 1
+
+    for _ in range(2):
+        use_everything()
+        stage.call(wipe, awipe, onefold)
+        assert enqueued(onefold) == enqueued(onefold.tenant("alice")) == []
+        assert onefold.schedules.find() == []
+        assert onefold.queues.find().queues == ()
+        assert onefold.migrate() == []
+
+
+# --- enqueued -------------------------------------------------------------------------------------
+
+
+def test_enqueued_lists_jobs_of_any_state_the_oldest_first(stage: Stage, work: Any) -> None:
+    ids = [work.enqueue(number).id for number in range(3)]
+    stage.run_one()
+    stage.onefold.tenant("alice").enqueue("work")
+
+    found = stage.call(enqueued, aenqueued, stage.onefold)
+
+    assert [job.id for job in found] == ids
+    assert stage.call(enqueued, aenqueued, stage.onefold, "work", {"number": 1})[0].id == ids[1]
+    assert len(stage.call(enqueued, aenqueued, stage.onefold.tenant("alice"))) == 1
+
+
+def test_enqueued_reads_page_after_page(
+    stage: Stage, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.testing.jobs.PAGE", 2)
+    ids = [work.enqueue(number).id for number in range(5)]
+
+    assert [job.id for job in stage.call(enqueued, aenqueued, stage.onefold)] == ids
+
+
+def asserted(stage: Stage, *args: Any, **options: Any) -> Any:
+    return stage.call(assert_enqueued, aassert_enqueued, stage.onefold, *args, **options)
+
+
+def refuted(stage: Stage, *args: Any, **options: Any) -> Any:
+    return stage.call(refute_enqueued, arefute_enqueued, stage.onefold, *args, **options)
+
+
+def test_a_payload_matches_by_the_members_that_are_named(stage: Stage) -> None:
+    payload = {"user": {"id": 7, "name": "Ada"}, "tags": [1, 2]}
+    job_id = stage.onefold.enqueue("email", payload).id
+
+    for wanted in ({}, {"user": {"id": 7}}, {"tags": [1, 2]}, payload):
+        assert asserted(stage, "email", wanted).id == job_id
+    for unlike in ({"user": 7}, {"tags": [1]}, {"other": None}, [7], "text"):
+        refuted(stage, "email", unlike)
+
+
+def test_the_newest_job_is_returned(stage: Stage) -> None:
+    stage.onefold.enqueue("email", 1)
+    newest = stage.onefold.enqueue("email", 2).id
+
+    assert asserted(stage, "email").id == newest
+
+
+def test_the_message_lists_the_jobs_that_are_there(stage: Stage) -> None:
+    with pytest.raises(AssertionError, match=r"No job 'email' is enqueued\. There are no jobs\."):
+        asserted(stage, "email")
+    stage.onefold.enqueue("email", {"to": 8})
+
+    with pytest.raises(AssertionError) as missing:
+        asserted(stage, "email", {"to": 7})
+    with pytest.raises(AssertionError) as unwanted:
+        refuted(stage, "email")
+
+    assert str(missing.value) == (
+        "No job 'email' with {'to': 7} is enqueued. There are 1:\n  email {'to': 8} (ready)"
+    )
+    assert str(unwanted.value) == (
+        "No job 'email' should be enqueued. There are 1:\n  email {'to': 8} (ready)"
+    )
+
+
+def test_a_long_list_is_cut(stage: Stage) -> None:
+    stage.onefold.enqueue_many([NewJob("email", number) for number in range(12)])
+
+    with pytest.raises(AssertionError, match="There are 12, the last 10 of them:") as caught:
+        asserted(stage, "other")
+
+    assert str(caught.value).count("email") == 10
+
+
+def test_a_transaction_that_is_open_shows_its_jobs_alone(place: Place) -> None:
+    with place.open() as onefold:
+        with place.transaction() as connection:
+            onefold.within(connection).enqueue("email", {"to": 7})
+
+            assert_enqueued(onefold, "email", {"to": 7}, within=connection)
+            assert len(enqueued(onefold, within=connection)) == 1
+            refute_enqueued(onefold, "email")
+            with pytest.raises(AssertionError, match="There are 1"):
+                assert_enqueued(onefold, "text", within=connection)
+        assert_enqueued(onefold, "email", {"to": 7})
+
+
+def test_the_clock_of_a_test_is_the_time_of_its_jobs(stage: Stage, work: Any) -> None:
+    work.enqueue(1)
+
+    (job,) = stage.drain()
+
+    assert isinstance(stage.clock, Clock)
+    assert job.created_at == stage.clock.now

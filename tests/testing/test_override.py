@@ -1,0 +1,256 @@
+"""`Onefold.override` points an application at another database, with all that belongs to it."""
+
+import asyncio
+import importlib
+import sqlite3
+import threading
+import warnings
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import fastapi
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from onefold import InvalidInput, Onefold, Run
+from onefold.errors import UsageError, WrongConnection
+from onefold.testing import Clock, adrain, aenqueued, assert_enqueued, drain, enqueued
+from onefold.testing.plugin import new_database
+from onefold.web import starlette
+from onefold.web.fastapi import Idempotency, Once
+from tests.fixtures.place import Place
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """The database that no test may touch: its file must not exist at the end."""
+    return tmp_path / "production.db"
+
+
+@pytest.fixture
+def onefold(first: Path) -> Generator[Onefold]:
+    with Onefold(f"sqlite:///{first}") as onefold:
+        yield onefold
+    assert not first.exists()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    """A new database for one test."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'test.db'}"
+    else:
+        with new_database(request.getfixturevalue("postgres_url")) as url:
+            yield url
+
+
+def test_all_that_belongs_to_the_object_uses_the_other_database(onefold: Onefold, url: str) -> None:
+    done: list[str] = []
+    alice = onefold.tenant("alice")
+    nouns = onefold.queues, onefold.schedules, onefold.deliveries, onefold.keys, onefold.dead
+
+    @onefold.job
+    def work(run: Run, name: str) -> None:
+        run.step("note", lambda: done.append(name))
+
+    with onefold.override(url):
+        onefold.migrate()
+        work.enqueue("mine")
+        work.tenant("alice").enqueue("hers")
+        alice.enqueue("work", {"name": "hers too"})
+        onefold.cron("0 0 * * *", name="daily")(work.call("daily"))
+        for noun in nouns[:2]:
+            noun.find()
+        with onefold.once("import", "key") as claim:
+            assert claim.won
+        with onefold.lock("a lock"):
+            pass
+        drain(onefold)
+
+    assert sorted(done) == ["hers", "hers too", "mine"]
+    with Onefold(url) as other:
+        assert len(enqueued(other)) == 1
+        assert len(enqueued(other.tenant("alice"))) == 2
+
+
+def test_after_the_block_the_first_database_is_used_again_as_it_was(
+    place: Place, tmp_path: Path
+) -> None:
+    with place.open() as onefold:
+        before = onefold.enqueue("email", unique_key="a key")
+        with onefold.override(f"sqlite:///{tmp_path / 'test.db'}"):
+            assert onefold.enqueue("email", unique_key="a key").inserted
+            assert onefold.enqueue("email", unique_key="a key").duplicate
+            drain(onefold)
+        contents = place.contents()
+
+        assert onefold.enqueue("email", unique_key="a key").id == before.id
+        assert [job.id for job in enqueued(onefold)] == [before.id]
+    assert len(contents[place.table("job")]) == 1
+    assert contents[place.table("duplicate")] == []
+
+
+def test_an_error_in_the_block_ends_it(onefold: Onefold, url: str) -> None:
+    with pytest.raises(ZeroDivisionError), onefold.override(url):
+        raise ZeroDivisionError
+
+    assert "production" in repr(onefold)
+
+
+def test_blocks_can_be_nested(onefold: Onefold, tmp_path: Path, url: str) -> None:
+    with onefold.override(url):
+        onefold.migrate()
+        onefold.enqueue("outer")
+        with onefold.override(f"sqlite:///{tmp_path / 'inner.db'}"):
+            onefold.enqueue("inner")
+            assert [job.kind for job in enqueued(onefold)] == ["inner"]
+        assert [job.kind for job in enqueued(onefold)] == ["outer"]
+
+
+def test_a_block_can_be_awaited(onefold: Onefold, url: str) -> None:
+    done: list[int] = []
+
+    @onefold.job
+    async def work(number: int) -> None:
+        done.append(number)
+
+    async def play() -> None:
+        async with onefold.override(url):
+            await onefold.amigrate()
+            await work.aenqueue(7)
+            await adrain(onefold)
+            assert len(await aenqueued(onefold)) == 1
+            with onefold.override(url):
+                assert len(await aenqueued(onefold)) == 1
+        assert "production" in repr(onefold)
+
+    asyncio.run(play())
+    assert done == [7]
+
+
+def test_it_applies_to_other_threads(onefold: Onefold, url: str) -> None:
+    with onefold.override(url):
+        onefold.migrate()
+        thread = threading.Thread(target=lambda: onefold.enqueue("email"))
+        thread.start()
+        thread.join()
+
+        assert_enqueued(onefold, "email")
+
+
+def test_it_may_have_a_clock(onefold: Onefold, url: str) -> None:
+    clock = Clock()
+
+    with onefold.override(url, clock=clock):
+        onefold.migrate()
+        onefold.enqueue("email")
+
+        assert assert_enqueued(onefold, "email").created_at == clock.now
+
+
+def test_a_connection_to_the_first_database_is_refused_inside(
+    onefold: Onefold, first: Path, url: str
+) -> None:
+    with closing(sqlite3.connect(first)) as connection:
+        connection.execute("begin immediate")
+        with onefold.override(url), pytest.raises(WrongConnection):
+            onefold.within(connection).enqueue("email")
+        connection.rollback()
+    first.unlink()
+
+
+def test_a_block_is_entered_once(onefold: Onefold, url: str) -> None:
+    block = onefold.override(url)
+    with block, pytest.raises(UsageError, match="entered already"), block:
+        pass
+    with pytest.raises(UsageError, match="entered already"), block:
+        pass
+    assert "production" in repr(onefold)
+
+
+def test_what_is_no_url_or_no_clock_is_refused(onefold: Onefold, url: str) -> None:
+    wrong: Any = 7
+    with pytest.raises(InvalidInput):
+        onefold.override("mysql://app@db/orders")
+    with pytest.raises(InvalidInput):
+        onefold.override(wrong)
+    with pytest.raises(InvalidInput):
+        onefold.override(url, clock=wrong)
+    assert "production" in repr(onefold)
+
+
+# --- test clients ---------------------------------------------------------------------------------
+
+
+def client_of(app: Any) -> Any:
+    """The test client of Starlette and FastAPI."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it prefers another version of httpx
+        module = importlib.import_module("starlette.testclient")
+    return module.TestClient(app)
+
+
+def fastapi_app(onefold: Onefold) -> fastapi.FastAPI:
+    idempotency = Idempotency(onefold)
+    app = fastapi.FastAPI()
+    idempotency.install(app)
+
+    @app.post("/payments", status_code=201)
+    @idempotency(principal=lambda: "alice", transaction=onefold)
+    async def pay(once: Once) -> dict[str, bool]:
+        await once.within().aenqueue("receipt", {"user": "alice"})
+        return {"paid": True}
+
+    @app.post("/plain")
+    def plain() -> str:
+        return onefold.enqueue("receipt", {"user": "bob"}).id
+
+    return app
+
+
+def test_an_app_of_fastapi_that_was_made_before(onefold: Onefold, url: str) -> None:
+    app = fastapi_app(onefold)
+    done: list[str] = []
+
+    @onefold.job
+    async def receipt(user: str) -> None:
+        done.append(user)
+
+    for _ in range(2):
+        with onefold.override(url), client_of(app) as client:
+            onefold.migrate()
+            answers = [
+                client.post("/payments", headers={"Idempotency-Key": "k-1"}) for _ in range(2)
+            ]
+            client.post("/plain")
+            drain(onefold)
+
+            assert [answer.status_code for answer in answers] == [201, 201]
+            assert answers[1].headers["idempotent-replayed"] == "true"
+            assert_enqueued(onefold, "receipt", {"user": "bob"})
+
+    assert sorted(done) == ["alice", "bob", "bob"]
+
+
+def test_an_app_of_starlette_that_was_made_before(onefold: Onefold, url: str) -> None:
+    idempotency = starlette.Idempotency(onefold)
+
+    @idempotency(principal=lambda _: "alice", transaction=onefold)
+    async def pay(request: Request) -> JSONResponse:
+        once = starlette.once_of(request)
+        await once.within().aenqueue("receipt")
+        return JSONResponse({"paid": True}, 201)
+
+    app = Starlette(routes=[Route("/payments", pay, methods=["POST"])])
+    idempotency.install(app)
+    with client_of(app) as client, onefold.override(url):
+        onefold.migrate()
+        answers = [client.post("/payments", headers={"Idempotency-Key": "k-1"}) for _ in range(2)]
+
+        assert [answer.status_code for answer in answers] == [201, 201]
+        assert len(enqueued(onefold, "receipt")) == 1

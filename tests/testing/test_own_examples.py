@@ -1,0 +1,172 @@
+"""The handlers of our own examples pass the check."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import FastAPI
+
+from examples.shop import orders
+from examples.shop.api import add_api
+from examples.shop.hooks import add_hooks
+from examples.shop.settings import Settings
+from examples.shop.shop import Shop as ExampleShop
+from onefold.testing import RouteRequest, aassert_idempotent
+from onefold.web.webhooks import sign
+from tests.testing.zoo import Shop
+
+
+def _order(key: str) -> RouteRequest:
+    request = RouteRequest.json("POST", "/api/orders", {"product": "tea", "quantity": 2})
+    headers = {**request.headers, "authorization": "Bearer token-of-ann", "idempotency-key": key}
+    return RouteRequest("POST", "/api/orders", headers, request.body)
+
+
+def _payment(secret: str, order_id: str, number: str) -> RouteRequest:
+    body = f'{{"order": "{order_id}"}}'.encode()
+    signed = dict(sign(secret, id=number, body=body, now=datetime.now(UTC)))
+    return RouteRequest(
+        "POST", "/hooks/payments", {**signed, "content-type": "application/json"}, body
+    )
+
+
+async def _check_shop(url: str) -> None:
+    settings = Settings(database=url)
+    shop = ExampleShop(settings)
+    await shop.open()
+    app = FastAPI()
+    add_api(app, shop)
+    add_hooks(app, shop)
+    shop.idempotency.install(app)
+    async with shop.engine.begin() as connection:
+        order_id = await orders.place(connection, "ann", "tea", 1)
+
+    checks = [
+        await aassert_idempotent(shop.mail, order_id, "Thank you"),
+        await aassert_idempotent(
+            app, _order("k-1"), onefold=shop.onefold, followed_by=[_order("k-2")]
+        ),
+        await aassert_idempotent(
+            app,
+            _payment(settings.webhook_secret, order_id, "msg_1"),
+            onefold=shop.onefold,
+            followed_by=[_payment(settings.webhook_secret, order_id, "msg_2")],
+        ),
+    ]
+    assert all(each.crash_points >= 3 for each in checks), checks
+    await shop.close()
+
+
+def test_the_shop(shop: Shop) -> None:
+    asyncio.run(_check_shop(shop.onefold.context.database.url))
+
+
+DJANGO = """
+import django
+django.setup()
+from django.core.management import call_command
+from django.core.wsgi import get_wsgi_application
+call_command("migrate", verbosity=0)
+
+from datetime import UTC, datetime
+from django.conf import settings
+from examples.django_shop.jobs import mail
+from examples.django_shop.models import Order
+from onefold.django import get_onefold
+from onefold.testing import RouteRequest, assert_idempotent
+from onefold.web.webhooks import sign
+
+app, onefold = get_wsgi_application(), get_onefold()
+order = str(Order.objects.create(customer="ann", product="tea", quantity=1).id)
+
+def place(key):
+    headers = {"host": "localhost", "authorization": "Bearer token-of-ann", "idempotency-key": key,
+               "content-type": "application/json"}
+    return RouteRequest("POST", "/api/orders", headers, b'{"product": "tea", "quantity": 2}')
+
+def paid(number):
+    body = b'{"order": "%s"}' % order.encode()
+    signed = dict(sign(settings.WEBHOOK_SECRET, id=number, body=body, now=datetime.now(UTC)))
+    return RouteRequest("POST", "/hooks/payments", {"host": "localhost", **signed}, body)
+
+for handler, given, options in [
+    (mail, [order, "Thank you"], {}),
+    (app, [place("k-1")], {"onefold": onefold, "followed_by": [place("k-2")]}),
+    (app, [paid("msg_1")], {"onefold": onefold, "followed_by": [paid("msg_2")]}),
+]:
+    coverage = assert_idempotent(handler, *given, **options)
+    assert coverage.crash_points >= 3, coverage
+    print(coverage)
+"""
+
+
+def test_the_shop_of_django(shop: Shop) -> None:
+    """In a process of its own: Django has one configuration in each."""
+    url = shop.onefold.context.database.url
+    if shop.mark == "%s":
+        with shop.connect() as connection:
+            connection.execute("drop schema onefold cascade")
+    environment: dict[str, Any] = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "examples.django_shop.settings",
+        "SHOP_DATABASE": url if shop.mark == "%s" else url.replace("shop.db", "django.db"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", DJANGO], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+
+
+HANDLERS = """
+import os
+from examples.handlers import (
+    cached_result, ledger, lock, onefold, third_party_key, unique_constraint, upsert
+)
+from examples.handlers.app import transaction
+from examples.partner import Partner
+from onefold.testing import assert_idempotent
+
+with transaction() as connection:
+    for each in (cached_result, ledger, lock, third_party_key, unique_constraint, upsert):
+        for table in each.TABLES:
+            connection.execute(table)
+    connection.execute("insert into account (id, cents) values (1, 0), (2, 0)")
+    connection.execute("insert into product (id, name) values (1, 'Green Tea')")
+with Partner() as partner:
+    os.environ["PARTNER_URL"] = partner.url
+    for job, *given in [
+        (upsert.index_product, 1),
+        (third_party_key.charge, 1, 1990),
+        (third_party_key.refund, 1, 1990),
+        (lock.build_report, "2026-01-01"),
+        (cached_result.buy_label, 1),
+        (ledger.credit, 1, 500),
+        (ledger.credit_event, "evt_9", 2, 700),
+        (unique_constraint.give_welcome_gift, 1),
+    ]:
+        # What the partner has stored is not in the database.
+        coverage = assert_idempotent(job, *given, given=partner.ordered.clear)
+        assert coverage.crash_points >= 3, (job, coverage)
+        print(coverage)
+"""
+
+
+def test_the_patterns_for_handlers(shop: Shop) -> None:
+    """In a process of its own: the examples read their database when they are imported."""
+    with shop.connect() as connection:
+        connection.execute("drop table account")
+        connection.execute("drop table payment")
+    environment = {**os.environ, "ONEFOLD_DATABASE": shop.onefold.context.database.url}
+    done = subprocess.run(
+        [sys.executable, "-c", HANDLERS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 8
