@@ -42,9 +42,8 @@ async def test_wrong_keys_cannot_be_told_apart(api: Api) -> None:
     wrong = ["x", forged, f"of_{'a' * 16}_{key.rpartition('_')[2]}", await made(api, "admin")]
     await api.onefold.api_keys.arevoke(wrong[-1])
 
-    same_id = {"X-Request-ID": "r1"}  # ids that the server makes differ in length
-
-    refused = [await api("POST", JOBS, JOB, **bearer(text), **same_id) for text in wrong]
+    # Ids that the server makes differ in length.
+    refused = [await api("POST", JOBS, JOB, x_request_id="r1", **bearer(text)) for text in wrong]
 
     assert [reply.status for reply in refused] == [401] * 4
     assert [reply.json for reply in refused] == [refused[0].json] * 4
