@@ -40,6 +40,7 @@ TABLE = [
     ("queued", "cancel", "cancelled", None, "kept", "kept"),
     ("running", "cancel", "cancelled", None, "kept", "kept"),
     ("queued", "expired", "dead", None, "kept", "kept"),
+    ("queued", "run now", "queued", None, "kept", "kept"),
     ("dead", "replay", "queued", None, "0", "kept"),
     ("cancelled", "replay", "queued", None, "0", "kept"),
     ("dead", "replay, fresh", "queued", None, "0", "kept"),
@@ -209,6 +210,11 @@ def test_a_caller_may_say_why_the_last_attempt_failed() -> None:
     assert next_step(job, Event.FAIL, now=NOW, reason="mine").reason == "mine"
 
 
+def test_a_job_that_is_made_due_keeps_everything_but_its_time() -> None:
+    step = next_step(standing(State.QUEUED, vanished=3), Event.RUN_NOW, now=NOW)
+    assert step == Transition(State.QUEUED, attempt=2, vanished=3, run_at=NOW)
+
+
 def test_a_replay_starts_again_from_no_attempt_at_once() -> None:
     for state in (State.DEAD, State.CANCELLED):
         step = next_step(standing(state, vanished=5), Event.REPLAY, now=NOW)
@@ -306,6 +312,7 @@ def test_the_diagram_shows_every_row_of_the_table() -> None:
         "    queued --> cancelled: cancel",
         "    running --> cancelled: cancel",
         "    queued --> dead: expired",
+        "    queued --> queued: run now",
         "    dead --> queued: replay, attempt 0",
         "    cancelled --> queued: replay, attempt 0",
         "    dead --> queued: replay, fresh, attempt 0",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onefold.model.delivery import Ended
     from onefold_contract.subject import Subject
 
-__all__ = ["TestCancel", "TestDefer", "TestFailures", "TestFinish"]
+__all__ = ["TestCancel", "TestDefer", "TestFailures", "TestFinish", "TestRunNow"]
 
 NEVER_THERE = "01890000-0000-7000-8000-000000000000"
 
@@ -292,6 +292,44 @@ class TestDefer:
         assert subject.existing_job(answer.id).attempt == 1
         subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(answer.id).state == "dead"
+
+
+class TestRunNow:
+    """A scheduled or retrying job becomes due; nothing else about it changes."""
+
+    def test_a_scheduled_job_is_taken_at_once(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", delay=DAY)
+        assert subject.run_now(answer.id) is True
+        assert subject.existing_job(answer.id).state == "ready"
+        assert subject.run_now(answer.id) is False, "it is due already"
+        assert subject.take_one().id == answer.id
+
+    def test_a_retrying_job_keeps_its_attempts_and_its_error(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=Fixed(DAY))
+        subject.deliveries.retry([subject.take_one()], error=ValueError("hard"))
+        assert subject.take() == []
+        assert subject.run_now(answer.id) is True
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.attempt, (job.error or {})["message"]) == ("retrying", 1, "hard")
+        assert subject.take_one().attempt == 2
+
+    def test_a_running_job_is_left_alone(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        assert subject.run_now(job.id) is False
+        assert subject.deliveries.finish([job])[0].status == "accepted"
+
+    @pytest.mark.parametrize("end", [complete, bury])
+    def test_an_ended_job_is_refused(self, subject: Subject, end: Any) -> None:
+        answer = subject.enqueue("email")
+        end(subject)
+        with pytest.raises(WrongState, match="replay"):
+            subject.run_now(answer.id)
+
+    def test_a_job_of_another_tenant_is_not_found(self, subject: Subject) -> None:
+        answer = subject.tenant("acme").enqueue("email", delay=DAY)
+        with pytest.raises(JobNotFound):
+            subject.run_now(answer.id)
 
 
 class TestCancel:

@@ -1,4 +1,4 @@
-"""The calls on jobs: enqueue, get, find, cancel, replay, delete, wait for results."""
+"""The calls on jobs: enqueue, get, find, cancel, run now, replay, delete, wait for results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FindOptions(TypedDict, total=False):
 
 
 class JobCalls:
-    """Enqueue, get, find, cancel, replay, delete."""
+    """Enqueue, get, find, cancel, run now, replay, delete."""
 
     context: Context
 
@@ -173,6 +173,21 @@ class JobCalls:
     def _cancelling(self, job_id: str, reason: str | None) -> Build[dict[str, State | None]]:
         why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
         return lambda sql: endings.cancel(sql, self.context.tenant, [job_id], reason=why)
+
+    def run_now(self, job_id: str) -> bool:
+        """Make a scheduled or retrying job due now. False if it was due already, or is running.
+
+        Its attempts stay as they are. An ended job raises `WrongState`: `replay` runs it again.
+        """
+        return bool(self.context.store.transact(self._making_due(job_id)))
+
+    async def arun_now(self, job_id: str) -> bool:
+        """`run_now`, awaited."""
+        return bool(await self.context.store.atransact(self._making_due(job_id)))
+
+    def _making_due(self, job_id: str) -> Build[set[str]]:
+        wanted = parse_id(job_id)
+        return lambda sql: jobs.run_now(sql, self.context.tenant, [wanted])
 
     def replay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
         """Run a dead or cancelled job again; with `fresh`, a completed one too.

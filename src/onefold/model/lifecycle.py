@@ -65,6 +65,7 @@ class Event(Enum):
     HAND_BACK = "handed back"
     CANCEL = "cancel"
     EXPIRE = "expired"
+    RUN_NOW = "run now"
     REPLAY = "replay"
     REPLAY_FRESH = "replay, fresh"
 
@@ -94,6 +95,7 @@ TRANSITIONS: Final[dict[tuple[State | None, Event], Effect]] = {
     (Q, Event.CANCEL): Effect(X),
     (R, Event.CANCEL): Effect(X),
     (Q, Event.EXPIRE): Effect(D),
+    (Q, Event.RUN_NOW): Effect(Q),
     (D, Event.REPLAY): Effect(Q, attempt="0"),
     (X, Event.REPLAY): Effect(Q, attempt="0"),
     (D, Event.REPLAY_FRESH): Effect(Q, attempt="0"),
@@ -176,8 +178,8 @@ def _attempt(attempt: int, change: str) -> int:
 def _vanished(vanished: int, event: Event) -> int:
     if event is Event.LAPSE:
         return vanished + 1
-    # Handed back before it started: the delivery is not evidence about the job.
-    return vanished if event is Event.HAND_BACK else 0
+    # Handed back before it started, or only made due: not evidence about the job.
+    return vanished if event in {Event.HAND_BACK, Event.RUN_NOW} else 0
 
 
 def _default_reason(event: Event) -> str | None:

@@ -1,4 +1,4 @@
-"""Jobs for operators: get, find, replay, delete, and the duplicates of their keys."""
+"""Jobs for operators: get, find, run now, replay, delete, and the duplicates of their keys."""
 
 from __future__ import annotations
 
@@ -174,6 +174,39 @@ def delete(
 def _stands_as(row: Locked, job: Job) -> bool:
     ended_at = None if row.ended_at is None else from_micros(row.ended_at)
     return (row.word, row.fence, ended_at) == (job.state, job.fence, job.ended_at)
+
+
+def run_now(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[set[str]]:
+    """Make scheduled and retrying jobs due; returns those that were not due before.
+
+    A job that has ended raises, and so does one that is not there.
+    """
+    seen: set[str] = set()
+    moved: set[str] = set()
+    for shard, wanted in ids_by_shard(sql, ids):
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)
+        moves: list[Move] = []
+        for locked in starmap(Locked, rows):
+            if locked.stripped:
+                raise Gone(locked.id)
+            if State(locked.state).is_final:
+                wanted_state = "a job that has not ended; replay runs an ended one again"
+                raise WrongState(locked.id, state=locked.word, wanted=wanted_state)
+            if allows(State(locked.state), Event.RUN_NOW) and locked.run_at > locked.now:
+                moves.append(_due(locked))
+            seen.add(locked.id)
+        yield from apply(sql, shard, moves)
+        moved.update(move.id for move in moves)
+    if missing := set(ids) - seen:
+        raise JobNotFound(min(missing))
+    return moved
+
+
+def _due(locked: Locked) -> Move:
+    step = next_step(locked.standing, Event.RUN_NOW, now=locked.now)
+    # A late ack still counts.
+    late = locked.awaiting
+    return Move(locked.id, step, locked.now, keep=0, queue=locked.queue, awaiting=late)
 
 
 def replay(
