@@ -36,7 +36,7 @@ help: ## print this list
 run: $(VENV)/.run ## serve the HTTP API on loopback, on embedded SQLite (onefold.db)
 	@$(BIN)/onefold serve $(if $(DATABASE),--database $(DATABASE)) $(if $(PORT),--port $(PORT))
 
-demo: $(VENV)/.run ## watch real processes race, be killed and be frozen
+demo: $(VENV)/.run ## watch duplicate requests and killed workers, with Onefold and without
 	@$(BIN)/onefold demo
 
 shop: $(VENV)/.dev ## serve the example shop: an API, a form, a webhook and a job on loopback

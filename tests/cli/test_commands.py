@@ -76,7 +76,6 @@ def test_an_error_of_the_world_is_a_sentence_and_status_1(onefold_command: Run) 
     for arguments in (
         ("migrate", "--database", "sqlite:///no/such/folder/app.db"),
         ("migrate", "--database", "postgresql://nobody@127.0.0.1:1/nowhere"),
-        ("demo", "--database", "no/such/folder/demo.db"),
     ):
         done = onefold_command(*arguments)
 

@@ -1,81 +1,69 @@
+import os
 import re
-import sqlite3
-from contextlib import closing
+import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from onefold.cli.demo.command import DemoOutput
-from onefold.cli.demo.processes import PromiseBroken
-from tests.cli.conftest import Run
+from onefold.cli.demo.command import PromiseBroken
+from onefold.cli.demo.world import Tally
+from tests.cli.conftest import ONEFOLD, Run
+
+SENTENCE = r"requested (\d+) times · done (\d+) times · lost (\d+) · doubled (\d+)"
 
 
-def test_the_demo_tells_a_story_of_facts(onefold_command: Run) -> None:
-    done = onefold_command("demo")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    story = done.stdout
-    facts = re.findall(r"^   ok  (.+)$", story, re.MULTILINE)
-    assert len(re.findall(r"process \d+ +new job", story)) == 1
-    assert len(re.findall(r"process \d+ +duplicate of", story)) == 5
-    assert len(set(re.findall(r"(?:new job|duplicate of) +(\S+)", story))) == 1
-    for fact in (
-        "one job is new, and 5 answers are duplicates",
-        "it ended with SIGKILL",
-        "there is no invoice",
-        "there is no job either",
-        "the key of the killed process was free",
-        "there is one invoice",
-        "fence 2 after fence 1",
-        "its report is rejected: lost",
-        "the second delivery finishes: accepted",
-        "the publish key still returns the same id",
-        "there is no receipt",
-        "the job is completed, in attempt ",
-        "there is one receipt, of that attempt",
-        "its history shows the earlier attempts, whose leases expired",
-        "after SIGTERM, the worker stops with status 0",
-        "the import ran once",
-    ):
-        assert any(fact in told for told in facts), fact
-    assert f"All {len(facts)} facts were checked." in story
-
-
-def test_the_story_is_plain_text_outside_a_terminal(onefold_command: Run) -> None:
-    story = onefold_command("demo", "--processes", "2").stdout
-
-    assert story.isascii()
-    assert "\x1b" not in story
-
-
-def test_the_demo_keeps_a_file_that_was_named_and_may_use_it_again(
+def test_every_purchase_is_done_once_with_onefold_and_often_without(
     onefold_command: Run, tmp_path: Path
 ) -> None:
-    for _ in range(2):
-        done = onefold_command("demo", "--database", "demo.db", "--processes", "2")
-        assert (done.returncode, done.stderr) == (0, "")
+    done = onefold_command("demo", "--count", "32", TMPDIR=str(tmp_path))
 
-    with closing(sqlite3.connect(tmp_path / "demo.db")) as connection:
-        invoices = connection.execute("select count(*) from demo_invoice").fetchone()
-        receipts = connection.execute("select number from demo_receipt").fetchall()
-        jobs = connection.execute("select kind, count(*) from onefold_job group by kind").fetchall()
-    assert invoices == (2,)
-    assert len(receipts) == 2
-    assert dict(jobs) == {"charge": 2, "invoice.email": 2, "stripe.process": 2}
-
-
-def test_the_demo_leaves_nothing_behind(onefold_command: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-
-    done = onefold_command("demo", "--processes", "2", TMPDIR=str(folder))
-
-    assert str(folder) in done.stdout
-    assert list(folder.iterdir()) == []
+    assert (done.returncode, done.stderr) == (0, "")
+    ours, plain = ([int(number) for number in each] for each in re.findall(SENTENCE, done.stdout))
+    requested = ours[0]
+    assert requested > 32
+    assert ours[1:] == [32, 0, 0]
+    assert plain[0] == requested
+    assert plain[3] > 0
+    for surface in ("API", "form", "webhook", "job"):
+        row = re.search(rf"^{surface} +\d+ +8 +8 +0 +0 ", done.stdout, re.MULTILINE)
+        assert row is not None, surface
+    assert int(re.search(r"(\d+) workers were killed", done.stdout)[1]) > 0  # type: ignore[index]
+    assert "The dashboard: http://127.0.0.1:" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fact_that_does_not_hold_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(PromiseBroken, match="water is dry"):
-        DemoOutput().fact("water is dry", holds=False)
+def test_ctrl_c_ends_all_processes_of_the_demo(tmp_path: Path) -> None:
+    command = [str(ONEFOLD), "demo", "--count", "10000"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as demo:
+        assert demo.stdout is not None
+        demo.stdout.readline()  # the server is up
+        assert processes_with(tmp_path)
+        demo.send_signal(signal.SIGINT)
+        demo.stdout.read()
 
-    assert capsys.readouterr().out == ""
+        assert demo.wait() == 130
+    assert processes_with(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def processes_with(folder: Path) -> list[str]:
+    """The processes whose environment names a folder."""
+    found: list[str] = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"={folder}/onefold-demo-".encode() in environment.read_bytes():
+                found.append(environment.parent.name)
+    return found
+
+
+def test_what_is_lost_or_doubled_is_an_error() -> None:
+    tally = Tally(wanted=10, done=12, different=9) + Tally(wanted=1, done=1, different=1)
+
+    assert (tally.lost, tally.doubled) == (1, 3)
+    with pytest.raises(PromiseBroken, match="1 purchases were lost and 3 effects doubled"):
+        raise PromiseBroken(tally.lost, tally.doubled)

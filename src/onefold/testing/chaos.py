@@ -169,6 +169,10 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
         self._process.wait()
 
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._process.wait()
+
     def stop(self) -> None:
         """Ask it to end."""
         self.wake()

@@ -1,84 +1,134 @@
-"""`onefold demo`: shows the guarantees of Onefold with real processes.
-
-Every fact is checked before it is printed.
-"""
+"""`onefold demo`: a shop in a world that repeats itself, with Onefold and without it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
+import os
+import socket
+import sys
+from contextlib import suppress
+from functools import reduce
+from operator import add
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from onefold.cli.demo.processes import PromiseBroken
-from onefold.cli.demo.story import run_demo
+from onefold.errors import OnefoldError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from onefold.cli.demo.world import Surface, Tally, World
+
+REFRESH = 0.25
 
 
-class DemoOutput:
-    """Prints chapters and facts; in colour on a terminal, as plain text elsewhere."""
+class PromiseBroken(OnefoldError):
+    """The shop with Onefold has lost or doubled something."""
 
-    def __init__(self) -> None:
-        """Print on standard output."""
-        self._console = Console(highlight=False, soft_wrap=True, emoji=False)
-        self._chapters = 0
-        self._facts = 0
-
-    def open(self, sentence: str) -> None:
-        """The first lines."""
-        self._console.print(sentence, markup=False, style="bold")
-
-    def chapter(self, title: str) -> None:
-        """A numbered headline."""
-        self._chapters += 1
-        self._console.print()
-        self._console.print(f"{self._chapters}. {title}", markup=False, style="bold cyan")
-
-    def say(self, sentence: str) -> None:
-        """A line about what happens."""
-        self._console.print(f"   {sentence}", markup=False)
-
-    def detail(self, line: str) -> None:
-        """A line of evidence."""
-        self._console.print(f"     {line}", markup=False, style="dim")
-
-    def fact(self, sentence: str, *, holds: bool) -> None:
-        """A fact; raises `PromiseBroken` if it does not hold."""
-        if not holds:
-            raise PromiseBroken(sentence)
-        self._facts += 1
-        self._console.print(f"   [green]ok[/green]  {sentence}")
-
-    def end(self, sentence: str) -> None:
-        """The last lines."""
-        self._console.print()
-        self._console.print(f"All {self._facts} facts were checked.", markup=False, style="bold")
-        self._console.print(sentence, markup=False)
+    def __init__(self, lost: int, doubled: int) -> None:
+        super().__init__(
+            f"With Onefold, {lost} purchases were lost and {doubled} effects doubled. This must not"
+            " happen: please report it.",
+            lost=lost,
+            doubled=doubled,
+        )
 
 
 def demo(
-    database: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Use this SQLite file and keep it.  [a temporary file]",
-        ),
-    ] = None,
-    processes: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=2, max=32, help="Processes that deliver the webhook at once."
-        ),
-    ] = 6,
+    count: Annotated[int, typer.Option(metavar="N", min=8, max=100_000, help="Purchases.")] = 1000,
 ) -> None:
-    """Show the guarantees: real processes race, are killed and are frozen."""
-    output = DemoOutput()
-    if database is not None:
-        run_demo(output, database, processes=processes)
-        output.end(f"The database is kept: {database}")
-        return
+    """Show the point: duplicate requests and killed workers, with Onefold and without.
+
+    A shop has an API, a form, a webhook and a job. Every purchase is requested about five times,
+    some clients hang up, and workers are killed. On a terminal, the dashboard stays open until
+    Ctrl-C.
+    """
     with TemporaryDirectory(prefix="onefold-demo-") as folder:
-        run_demo(output, Path(folder) / "demo.db", processes=processes)
-    output.end("The database was deleted. To keep it: onefold demo --database demo.db")
+        os.environ["ONEFOLD_DEMO"] = folder
+        try:
+            from onefold.cli.demo import shop
+            from onefold.cli.demo.world import World
+        except ImportError as error:
+            raise UsageError(
+                f"The demo needs the extra server ({error.name} is not installed):"
+                " pip install 'onefold[server]'"
+            ) from error
+        shop.create_tables()
+        world = World(_free_port(), count)
+        try:
+            total = asyncio.run(_run(world))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    if total.lost or total.doubled:
+        raise PromiseBroken(total.lost, total.doubled)
+
+
+async def _run(world: World) -> Tally:
+    """Run all of it; returns what the shop with Onefold has done."""
+    console = Console(highlight=False)
+    async with world.open() as session:
+        console.print(f"The dashboard: {world.url}/", style="bold")
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            async with world.workers():
+                running = asyncio.create_task(world.run(session))
+                while not running.done():
+                    if console.is_terminal:
+                        live.update(_picture(world), refresh=True)
+                    await asyncio.wait([running], timeout=REFRESH)
+                await running
+        console.print(_picture(world))
+        if console.is_terminal and sys.stdin.isatty():
+            console.print("The dashboard stays open. Ctrl-C ends the demo.", style="bold")
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return _total(world.tallies(world.with_onefold))
+
+
+def _total(tallies: dict[Surface, Tally]) -> Tally:
+    return reduce(add, tallies.values())
+
+
+def _picture(world: World) -> RenderableType:
+    """What was requested, and what each shop has made of it."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("")
+    for name in ("requested", "wanted", "with Onefold", "doubled", "lost"):
+        table.add_column(name, justify="right")
+    for name in ("without", "doubled", "lost"):
+        table.add_column(name, justify="right", style="dim")
+    ours, plain = world.tallies(world.with_onefold), world.tallies(world.without)
+    for surface, mine in ours.items():
+        asked = (f"{world.requested[surface]:,}", f"{mine.wanted:,}")
+        table.add_row(surface, *asked, *_cells(mine), *_cells(plain[surface]))
+    requested = world.requested.total()
+    return Group(
+        table,
+        "",
+        f"{world.kills} workers were killed.",
+        _sentence("With Onefold", requested, _total(ours)),
+        _sentence("Without", requested, _total(plain)),
+    )
+
+
+def _cells(tally: Tally) -> tuple[str, ...]:
+    return tuple(f"{number:,}" for number in (tally.done, tally.doubled, tally.lost))
+
+
+def _sentence(side: str, requested: int, tally: Tally) -> Text:
+    return Text(
+        f"{side + ':':<14}requested {requested:,} times \u00b7 done {tally.done:,} times"
+        f" \u00b7 lost {tally.lost:,} \u00b7 doubled {tally.doubled:,}",
+        style="bold green" if not (tally.lost or tally.doubled) else "bold",
+    )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
