@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onefold.model.delivery import Ended
     from onefold_contract.subject import Subject
 
-__all__ = ["TestCancel", "TestDefer", "TestFailures", "TestFinish", "TestRunNow"]
+__all__ = ["TestCancel", "TestDefer", "TestFailures", "TestFinish", "TestRunJobNow"]
 
 NEVER_THERE = "01890000-0000-7000-8000-000000000000"
 
@@ -294,7 +294,7 @@ class TestDefer:
         assert subject.existing_job(answer.id).state == "dead"
 
 
-class TestRunNow:
+class TestRunJobNow:
     """A scheduled or retrying job becomes due; nothing else about it changes."""
 
     def test_a_scheduled_job_is_taken_at_once(self, subject: Subject) -> None:
