@@ -71,6 +71,12 @@ from onefold.model.queue import (
 )
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
+from onefold.model.statistics import (
+    Statistics,
+    StatisticsBucket,
+    StatisticsTotal,
+    WorkerStatus,
+)
 from onefold.model.step import Step
 from onefold.model.stored_key import (
     Duplicates,
@@ -164,6 +170,9 @@ __all__ = [
     "SerializationConflict",
     "ShardsDiffer",
     "SigningSecret",
+    "Statistics",
+    "StatisticsBucket",
+    "StatisticsTotal",
     "Step",
     "StepFailed",
     "StepsChanged",
@@ -180,6 +189,7 @@ __all__ = [
     "Within",
     "WorkFailed",
     "Worker",
+    "WorkerStatus",
     "WouldDeadlock",
     "WrongConnection",
     "WrongState",

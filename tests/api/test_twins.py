@@ -18,13 +18,15 @@ from onefold.app.deliveries import Deliveries
 from onefold.app.keys import Keys
 from onefold.app.queues import Queues
 from onefold.app.schedules import Schedules
+from onefold.app.statistics import StatisticsCalls
+from onefold.app.workers import Workers
 from onefold.effects.lock import Lock
 from onefold.effects.once import OnceContext
 
 SOURCE = Path(package.__file__).parent
 RECEIVERS = {"onefold", "_onefold", "tenant", "calls", "context", "_context", "within()"}
 
-NOUNS = [ApiKeys, DeadJobs, Deliveries, Keys, Queues, Schedules]
+NOUNS = [ApiKeys, DeadJobs, Deliveries, Keys, Queues, Schedules, StatisticsCalls, Workers]
 CLASSES = [*NOUNS, Lock, Tenant, Within, Onefold]
 
 # They touch no database, so there is nothing to await.

@@ -12,7 +12,7 @@ RETURN_OBJECTS = {"once", "lock", "steps", "events"}
 ONLY_REMOTE = {"events", "steps"}
 """The library has hooks instead of events; steps belong to the run of a handler."""
 
-NOUNS = ("queues", "keys", "schedules", "dead", "deliveries")
+NOUNS = ("queues", "keys", "schedules", "dead", "deliveries", "statistics", "workers")
 
 
 def methods_of(kind: type) -> dict[str, Any]:

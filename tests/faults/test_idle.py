@@ -12,7 +12,7 @@ from onefold.databases.postgres import notify
 from onefold.model.queue import QueueSettings
 from onefold.push import push_worker
 from onefold.push.push_worker import PushSettings, PushWorker
-from onefold.worker import chores
+from onefold.worker import chores, statistics
 from onefold.worker.settings import worker_settings
 from tests.faults.proxy import Proxy
 from tests.faults.servers import until
@@ -29,6 +29,7 @@ WORKER_TIMERS = {
     "poll": b"with recursive lane",
     "chores": b"schedule as s",
     "listener": b"select 1\0",
+    "row": b"worker (",
 }
 """The timers of an idle worker, and a part of the statement that each of them sends."""
 TIMERS = [
@@ -79,6 +80,8 @@ def test_each_timer_of_an_idle_process_sends_one_statement_and_nothing_else_is_s
 
     monkeypatch.setattr(chores, "LOOK", every("chores"))
     monkeypatch.setattr(notify, "CHECK", every("listener").total_seconds())
+    monkeypatch.setattr(statistics, "RENEWAL", every("row"))
+    monkeypatch.setattr(statistics, "WRITTEN", every("row").total_seconds())
     monkeypatch.setattr(push_worker, "POLL", every("poll"))
     monkeypatch.setattr(push_worker, "REREAD", every("queues").total_seconds())
     statement = (WORKER_TIMERS | {"queues": QUEUES})[timer]
@@ -106,7 +109,7 @@ def test_each_timer_of_an_idle_process_sends_one_statement_and_nothing_else_is_s
 def test_an_idle_process_sends_at_most_eighteen_statements_a_minute() -> None:
     minute = timedelta(minutes=1)
     looks = minute / worker_settings({}).poll + minute / chores.LOOK
-    checks = minute.total_seconds() / notify.CHECK
+    checks = minute.total_seconds() / notify.CHECK + minute / statistics.RENEWAL
     assert looks + checks <= 18
     assert minute / push_worker.POLL == minute / worker_settings({}).poll
     assert looks + checks + minute.total_seconds() / push_worker.REREAD <= 18

@@ -23,7 +23,7 @@ Columns: TypeAlias = dict[str, dict[str, bool]]
 
 TABLES = {
     "api_key", "attempt", "claim", "duplicate", "duplicate_tally", "job", "meta", "migration",
-    "queue", "rate", "schedule", "served_queue",
+    "queue", "rate", "schedule", "served_queue", "statistic", "worker",
 }  # fmt: skip
 
 
@@ -151,6 +151,7 @@ def test_text_keys_of_postgres_compare_by_bytes(
         *[("rate", name) for name in ("queue", "group_key")],
         *[("schedule", name) for name in ("tenant", "name", "kind", "queue")],
         *[("served_queue", name) for name in ("tenant", "name")],
+        ("statistic", "queue"),
     }
     assert set(rows) == keys
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from onefold import Limit, Onefold, Retention
-from onefold.operations import maintenance
+from onefold.model.ids import new_id
+from onefold.operations import maintenance, workers
 from onefold.operations.maintenance import Look
 from onefold.testing.clock import Clock
 from onefold.worker import chores
@@ -57,6 +58,20 @@ def limited(onefold: Onefold, clock: Clock) -> None:
     assert onefold.deliveries.take_limited("default", limit=1, worker="w", lease=DAY).jobs
 
 
+def counted(onefold: Onefold, clock: Clock) -> None:
+    del clock
+    onefold.enqueue("work")
+    (job,) = onefold.deliveries.take(worker="w", lease=DAY)
+    onefold.deliveries.acknowledge(job.id)
+    onefold.statistics.read()  # it writes the counts that wait
+
+
+def killed(onefold: Onefold, clock: Clock) -> None:
+    del clock
+    row = workers.WorkerRow(new_id(), "w", "host", 1, ("default",), 1)
+    onefold.context.store.transact(lambda sql: workers.save(sql, row))
+
+
 @pytest.mark.parametrize(
     ("prepare", "chore"),
     [
@@ -64,6 +79,8 @@ def limited(onefold: Onefold, clock: Clock) -> None:
         (expired, "rescue"),
         (suppressed, "fold"),
         (ended, "prune"),
+        (counted, "prune"),
+        (killed, "prune"),
         (settled, "sweep"),
         (limited, "sweep"),
     ],

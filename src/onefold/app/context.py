@@ -12,6 +12,7 @@ from onefold.hooks import Hooks
 from onefold.jobs.defaults import Defaults
 from onefold.runtime import Runtime
 from onefold.worker.shards import Shards
+from onefold.worker.statistics import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class Context:
     """The runtime, the listeners and the defaults of an Onefold, for one tenant.
 
-    A tenant, and a borrowed connection, have a context of their own; hooks, defaults and the log
-    of duplicates are the same objects in all of them.
+    A tenant, and a borrowed connection, have a context of their own; hooks, defaults, counts and
+    the log of duplicates are the same objects in all of them.
     """
 
     def __init__(self, store: Store, opened: Callable[..., Database]) -> None:
@@ -41,6 +42,7 @@ class Context:
         self.hooks: Hooks = Hooks()
         self.defaults: Defaults = Defaults()
         self.duplicate_log: DuplicateLog = DuplicateLog(self.runtime, self.now)
+        self.counts: Counts = Counts(self.shards, self.now)
 
     @property
     def store(self) -> Store:
@@ -81,13 +83,15 @@ class Context:
         return Within(self.on(borrowed))
 
     def close(self) -> None:
-        """Close the database, after the notes that wait are written."""
+        """Close the database, after the notes and counts that wait are written."""
         self.duplicate_log.flush()
+        self.runtime.run(self.counts.write())
         self.database.close()
 
     async def aclose(self) -> None:
         """`close`, awaited."""
         await self.duplicate_log.aflush()
+        await self.runtime.arun(self.counts.write())
         await self.database.aclose()
 
     def override(self, url: str, clock: Clock) -> Override:

@@ -15,13 +15,14 @@ from onefold.model import checks
 from onefold.model.checks import REASON_BYTES, text
 from onefold.model.claim import Holding, encode_result
 from onefold.model.delivery import FENCES, Delivery, Ended, deliveries, encode_error
-from onefold.model.event import JobEnded, JobOutcome
+from onefold.model.event import JobEnded
 from onefold.model.ids import parse_id
 from onefold.model.lifecycle import Event
 from onefold.model.timestamps import MICROSECOND, span
 from onefold.operations import acks, steps
 from onefold.operations import attempts as history
 from onefold.operations.acks import Acknowledgement, Parking
+from onefold.operations.endings import Locked
 from onefold.operations.statement import Operation, Sql
 from onefold.runtime import Procedure, Transact
 from onefold.worker.deliveries import DeliveryCalls
@@ -29,9 +30,10 @@ from onefold.worker.deliveries import DeliveryCalls
 if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.model.job import Attempt, Job, Json
+    from onefold.model.statistics import Counted
     from onefold.model.step import Step
 
-Callback: TypeAlias = Callable[[Sql], Operation[Ended]]
+Callback: TypeAlias = Callable[[Sql], Operation[tuple[Ended, Locked]]]
 
 EXCHANGE_BYTES: Final = 64 * 1024
 
@@ -156,16 +158,23 @@ class Deliveries(DeliveryCalls):
         self, job_id: str, callback: Callback, *, deferred: bool = False
     ) -> Procedure[Ended]:
         """Apply the callback, and send the end of the delivery to the listeners."""
-        hooks = self._context.hooks
+        hooks, counts = self._context.hooks, self._context.counts
         ended: Ended
+        locked: Locked
         job: Job | None
-        ended, job, duration = yield Transact(
+        ended, locked, job, duration = yield Transact(
             _heard(self._context.tenant, job_id, callback, read=bool(hooks.listeners))
         )
-        if job is not None and ended.status == "accepted":
-            outcome = "deferred" if deferred else _OUTCOMES.get(job.state, "retried")
-            failed = outcome in ("retried", "dead")
-            hooks.tell(JobEnded(job, outcome, duration, NACK if failed else None))
+        if ended.status == "accepted":
+            outcome = "deferred" if deferred else _OUTCOMES.get(ended.state, "retried")
+            taken_at = locked.taken_at or locked.run_at
+            waited, ran = taken_at - locked.run_at, locked.now - taken_at
+            counts.count(locked.queue, outcome, max(waited, 0), max(ran, 0))
+            if job is not None:
+                failed = outcome in ("retried", "dead")
+                hooks.tell(JobEnded(job, outcome, duration, NACK if failed else None))
+        if counts.are_due:
+            yield from counts.write()
         return ended
 
     def park(
@@ -285,22 +294,22 @@ class Deliveries(DeliveryCalls):
         return done
 
 
-_OUTCOMES: Final[dict[str, JobOutcome]] = {"completed": "completed", "dead": "dead"}
+_OUTCOMES: Final[dict[str | None, Counted]] = {"completed": "completed", "dead": "dead"}
 
 
 def _heard(
     tenant: str, job_id: str, callback: Callback, *, read: bool
-) -> Build[tuple[Ended, Job | None, timedelta]]:
-    def build(sql: Sql) -> Operation[tuple[Ended, Job | None, timedelta]]:
-        ended = yield from callback(sql)
+) -> Build[tuple[Ended, Locked, Job | None, timedelta]]:
+    def build(sql: Sql) -> Operation[tuple[Ended, Locked, Job | None, timedelta]]:
+        ended, locked = yield from callback(sql)
         if not read:
-            return ended, None, timedelta(0)
+            return ended, locked, None, timedelta(0)
         try:
             job, attempts = yield from history.with_attempts(sql, tenant, job_id)
         except JobNotFound:
-            return ended, None, timedelta(0)
+            return ended, locked, None, timedelta(0)
         duration = next((one.duration for one in attempts if one.fence == ended.fence), None)
-        return ended, job, duration or timedelta(0)
+        return ended, locked, job, duration or timedelta(0)
 
     return build
 

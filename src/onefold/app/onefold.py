@@ -15,6 +15,8 @@ from onefold.app.jobs import JobCalls
 from onefold.app.keys import Keys
 from onefold.app.queues import Queues
 from onefold.app.schedules import Schedules
+from onefold.app.statistics import StatisticsCalls
+from onefold.app.workers import Workers
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.effects.lock import Lock
@@ -128,6 +130,11 @@ class Tenant(JobCalls, ClaimCalls):
         """Schedules."""
         return Schedules(self.context)
 
+    @cached_property
+    def statistics(self) -> StatisticsCalls:
+        """What has happened in the last minutes, or in the last day."""
+        return StatisticsCalls(self.context)
+
     def within(self, connection: object) -> Within:
         """The same calls on your connection and inside of your transaction; you commit.
 
@@ -199,6 +206,11 @@ class Onefold(Tenant):
     def queues(self) -> Queues:
         """Queues, their settings and limits."""
         return Queues(self.context, self._declared_queues)
+
+    @cached_property
+    def workers(self) -> Workers:
+        """The workers that run."""
+        return Workers(self.context)
 
     def _open(self, url: str, opened: Callable[[str], Database]) -> Store:
         """Open the database. Integrations override this if the framework names its databases."""

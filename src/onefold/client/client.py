@@ -17,6 +17,8 @@ from onefold.client.nouns import (
     ClientKeys,
     ClientQueues,
     ClientSchedules,
+    ClientStatistics,
+    ClientWorkers,
     find_query,
 )
 from onefold.client.requests import ChangeReply, path, wire_body
@@ -55,6 +57,8 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
         self.queues: ClientQueues[Mode] = ClientQueues(connection, runtime, mode)
         self.keys: ClientKeys[Mode] = ClientKeys(connection, runtime, mode)
         self.schedules: ClientSchedules[Mode] = ClientSchedules(connection, runtime, mode)
+        self.statistics: ClientStatistics[Mode] = ClientStatistics(connection, runtime, mode)
+        self.workers: ClientWorkers[Mode] = ClientWorkers(connection, runtime, mode)
         self.dead: ClientDead[Mode] = ClientDead(connection, runtime, mode)
         self.deliveries: ClientDeliveries[Mode] = ClientDeliveries(connection, runtime, mode)
 

@@ -1,4 +1,4 @@
-"""Queues, keys, schedules, dead jobs and deliveries of a client: the nouns of the library."""
+"""The nouns of a client: queues, keys, schedules, dead jobs, deliveries, statistics, workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from onefold.app.jobs import FindOptions
 from onefold.app.keys import KeyFilters
 from onefold.app.schedules import ScheduleOptions
+from onefold.app.statistics import LAST, WIDTH
 from onefold.client.calls import Calls, Mode, call
 from onefold.client.claims import HttpClaims
 from onefold.client.connection import decode
@@ -31,6 +32,7 @@ from onefold.model.queue import (
     checked,
 )
 from onefold.model.schedule import Schedule, ScheduleList
+from onefold.model.statistics import Statistics, WorkerList, WorkerStatus
 from onefold.model.stored_key import KeyPage, Why
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 DEAD_JOBS: Final = 1000
 """Dead jobs of one request."""
 OVERLAP: Final = timedelta(hours=24)
+SECOND: Final = timedelta(seconds=1)
 
 
 class ClientQueues(Calls[Mode]):
@@ -310,6 +313,30 @@ def _most(limit: int | None, done: int) -> int | None:
     if type(limit) is not int or limit < 1:
         raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
     return min(limit - done, DEAD_JOBS)
+
+
+class ClientStatistics(Calls[Mode]):
+    """What has happened on a server lately."""
+
+    @call
+    def read(
+        self, *, last: timedelta = LAST, width: timedelta = WIDTH, queue: str | None = None
+    ) -> Procedure[Statistics]:
+        """Completed, failed and suppressed work, times and backlog, in buckets of `width`."""
+        seconds = {"last": last // SECOND, "width": width // SECOND}
+        query = {**seconds, "queue": queue}
+        response = yield from self._connection.get(path("statistics"), query)
+        return decode(response, Statistics)
+
+
+class ClientWorkers(Calls[Mode]):
+    """The workers of a server. They need an API key with the scope `admin` and no tenant."""
+
+    @call
+    def find(self) -> Procedure[tuple[WorkerStatus, ...]]:
+        """All workers, by name."""
+        response = yield from self._connection.get(path("workers"))
+        return decode(response, WorkerList).items
 
 
 class ClientDeliveries(Calls[Mode]):

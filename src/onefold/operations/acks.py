@@ -80,8 +80,11 @@ def next_timeout(sql: Sql) -> Operation[int | None]:
 
 def acknowledge(
     sql: Sql, tenant: str, job_id: str, *, fence: int | None, result: str | None
-) -> Operation[Ended]:
-    """Finish the delivery. If the job is the probe of a held queue, open the queue."""
+) -> Operation[tuple[Ended, Locked]]:
+    """Finish the delivery. If the job is the probe of a held queue, open the queue.
+
+    Returns the row of the job before, too.
+    """
     locked = yield from _delivered(sql, tenant, job_id, fence)
     said = Finish(Delivery(job_id, locked.fence), result)
     (ended,) = yield from finish(sql, [said])
@@ -89,7 +92,7 @@ def acknowledge(
         raise WrongState(job_id, state=locked.word, wanted=RUNNING)
     if ended.status == "accepted":
         yield from end_hold(sql, locked.queue, taken_at=locked.taken_at)
-    return ended
+    return ended, locked
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -105,17 +108,17 @@ class Acknowledgement(msgspec.Struct, frozen=True):
 
 def say(
     sql: Sql, tenant: str, job_id: str, word: Acknowledgement, *, fence: int | None
-) -> Operation[Ended]:
-    """Fail, defer or bury the delivery: its work was not done."""
+) -> Operation[tuple[Ended, Locked]]:
+    """Fail, defer or bury the delivery: its work was not done. Returns the row before, too."""
     locked = yield from _delivered(sql, tenant, job_id, fence)
     if locked.state != State.RUNNING:
-        return (yield from _said_before(sql, locked, word.event))
+        return (yield from _said_before(sql, locked, word.event)), locked
     delivery = Delivery(job_id, locked.fence)
     decided = decide(locked, Ending(delivery, word.event, word.after, word.reason, word.error))
     yield from apply(sql, locked.shard, [_with_reason(decided, word.reason)])
     if word.hold_queue:
         yield from hold(sql, locked.queue, after=word.after, why="deferred")
-    return Ended(job_id, locked.fence, "accepted", decided.word, decided.wait)
+    return Ended(job_id, locked.fence, "accepted", decided.word, decided.wait), locked
 
 
 def _with_reason(decided: Move, reason: str | None) -> Move:

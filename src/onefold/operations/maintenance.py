@@ -15,8 +15,8 @@ import msgspec
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import new_id, shard_of
 from onefold.model.lifecycle import State
+from onefold.operations import statistics, stored_keys, workers
 from onefold.operations import steps as claim_steps
-from onefold.operations import stored_keys
 from onefold.operations.attempts import forget
 from onefold.operations.endings import remove
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
@@ -42,7 +42,7 @@ class Look(msgspec.Struct, frozen=True):
     """By the clock of the database."""
 
 
-CHORES: Final = ("rescue", "fold", "prune", "sweep")
+CHORES: Final = ("rescue", "fold", "prune", "sweep", "sample")
 """In the order of the statement that looks for them."""
 
 
@@ -51,7 +51,9 @@ def look(sql: Sql) -> Operation[Look]:
     ticks: list[int] = []
     ahead: list[int] = []
     chores: set[str] = set()
-    rows = yield from read_all_shards(sql, "due_chores")
+    rows = yield from read_all_shards(
+        sql, "due_chores", statistic_age=statistics.KEPT, worker_age=workers.FORGOTTEN
+    )
     for shard, is_due, next_at, *may_be_due, _ in rows:
         ticks += [shard] if is_due else []
         ahead += [] if next_at is None else [next_at]
@@ -133,7 +135,10 @@ def _jobs_alive(sql: Sql, rows: Rows) -> Operation[set[str]]:
 
 
 def fold_duplicates(sql: Sql, *, shard: int = 0, limit: int = 5_000) -> Operation[int]:
-    """Fold one batch of notes into a count per job and its last few; returns how many."""
+    """Fold one batch of notes into a count per job and its last few; returns how many.
+
+    They are also added to the statistics of their minutes.
+    """
     rows = yield sql("lock_unfolded_duplicates", shard=shard, limit=limit)
     if not rows:
         return 0
@@ -146,6 +151,7 @@ def fold_duplicates(sql: Sql, *, shard: int = 0, limit: int = 5_000) -> Operatio
     folded = [_fold(shard, job_id, by_job[job_id], tallies.get(job_id)) for _, job_id in ids]
     columns = ("shard", "job_id", "count", "first_at", "last_at", "recent")
     yield sql("save_tallies", columns, folded)
+    yield from statistics.add_duplicates(sql, shard, rows)
     yield sql("delete_folded_duplicates", ("shard", "number"), [(shard, row[0]) for row in rows])
     return len(rows)
 

@@ -17,6 +17,7 @@ queue would stall the changes of all others.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -417,6 +418,14 @@ def _with_unfinished_jobs(sql: Sql, found: Mapping[str, Queue]) -> Operation[dic
         name: jobs.get(name, _NONE).counted(found.get(name) or _unsaved(name), dead=None)
         for name in {*found, *jobs}
     }
+
+
+def waiting(sql: Sql) -> Operation[dict[str, int]]:
+    """By queue with unfinished jobs: the number of its due jobs."""
+    numbers: Counter[str] = Counter()
+    for queue, ready, *_ in (yield from read_all_shards(sql, "count_jobs")):
+        numbers[queue] += ready
+    return dict(numbers)
 
 
 def _unsaved(full_name: str) -> Queue:

@@ -115,7 +115,7 @@ UNPROVEN_LIMIT: Final = 4
 POLL: Final = timedelta(seconds=5)
 AGAIN: Final = 0.1
 """Seconds until a task that has not ended is cancelled again."""
-REREAD: Final = 60.0
+REREAD: Final = 120.0
 """Seconds until the queues are read without a notification, for changes by hand."""
 
 

@@ -36,6 +36,7 @@ from onefold.server.routes import (
     publish,
     queues,
     schedules,
+    statistics,
     steps,
 )
 from onefold.server.routes.meta import about_routes
@@ -96,6 +97,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *queues.ROUTES,
     *dead.ROUTES,
     *schedules.ROUTES,
+    *statistics.ROUTES,
     *events.ROUTES,
     *keys.ROUTES,
 )

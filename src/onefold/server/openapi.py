@@ -102,6 +102,8 @@ TAGS: Final[Mapping[str, str]] = {
     "claims": "Keys that one caller at a time has, with the result of the first.",
     "locks": "Locks with a lease and a fence.",
     "schedules": "Jobs by cron expressions.",
+    "statistics": "What has happened lately.",
+    "workers": "The processes that run jobs.",
     "events": "Events of jobs and keys, as a stream.",
     "keys": "Stored keys of every surface: find, release and settle them.",
     "why": "Why a request was a duplicate.",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onefold.model.job import Job, JobState
     from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import Handler, HeldDelivery
+    from onefold.worker.statistics import Counts
 
 OUTCOMES: Final[dict[Event, JobOutcome]] = {
     Event.FINISH: "completed",
@@ -52,9 +53,12 @@ log: logging.Logger = logging.getLogger("onefold.worker")
 class AfterCommit:
     """Sends events, writes the log, and calls `on_dead`."""
 
-    def __init__(self, hooks: Hooks, read: Callable[[str, str], Awaitable[Job | None]]) -> None:
+    def __init__(
+        self, hooks: Hooks, counts: Counts, read: Callable[[str, str], Awaitable[Job | None]]
+    ) -> None:
         """`read` returns the present state of a job, by tenant and id."""
         self._hooks = hooks
+        self._count = counts.count
         self._read = read
         self._calls: set[asyncio.Task[None]] = set()
         self._sample = Sample()
@@ -68,6 +72,10 @@ class AfterCommit:
     ) -> None:
         """The database has accepted the outcome."""
         outcome = "dead" if state == "dead" else OUTCOMES[reported.event]
+        if outcome in ("completed", "retried", "deferred", "dead"):
+            job = held.row
+            waited = max((job.taken_at or job.run_at) - job.run_at, 0)
+            self._count(job.queue, outcome, waited, int(held.duration * 1_000_000))
         if self._hooks.listeners:
             self._tell(held, outcome, reported.error_type)
         level = LEVELS.get(outcome, logging.INFO)

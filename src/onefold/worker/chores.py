@@ -1,4 +1,4 @@
-"""Maintenance: rescue, prune, sweep, fold and tick, and the timers by which workers do it.
+"""Maintenance: rescue, prune, sweep, fold, sample and tick, and the timers by which workers do it.
 
 Each chore has an interval. The first worker that claims the interval does the chore; the claim ends
 with the interval, so a worker that dies does not block it. Two at once would do no harm.
@@ -21,8 +21,9 @@ from onefold.errors import InvalidInput, OnefoldError
 from onefold.model.event import DuplicatesSuppressed, JobsEnqueued, LeasesExpired
 from onefold.model.ids import hash12
 from onefold.model.schedule import Ticked
+from onefold.model.statistics import Tally
 from onefold.model.timestamps import MICROSECOND, from_micros, span
-from onefold.operations import endings, maintenance, queues, schedules
+from onefold.operations import endings, maintenance, queues, schedules, statistics, workers
 from onefold.runtime import Pause, Procedure, Transact
 
 if TYPE_CHECKING:
@@ -50,9 +51,11 @@ SMALL_BATCH: Final = 500
 writers."""
 LONGEST_PAUSE: Final = 0.05
 """Seconds between two of these batches, at most: a prune must also finish on a busy database."""
-LOOK: Final = timedelta(seconds=15)
+LOOK: Final = timedelta(seconds=20)
 """Between two looks, at most: so late a new schedule of another process is noticed."""
 MINUTE: Final = timedelta(minutes=1)
+SAMPLE: Final = timedelta(seconds=30)
+"""Often enough for one sample of the backlog in every minute."""
 JITTER: Final = 0.2
 """Seconds after a tick; and the part by which the time between two looks varies."""
 CLAIMED: Final = 0.9
@@ -85,10 +88,11 @@ class Chores:
         self._runtime = context.runtime
         self._shards = context.shards
         self._hooks: Hooks = context.hooks
+        self._counts = context.counts
         self._ticker = Ticker(context.shards, context.hooks)
         self._stopped = asyncio.Event()
         self._on_buried = on_buried
-        often = min(settings.lease / 4, LOOK)
+        often = min(settings.lease / 3, LOOK)
         self._longest = often.total_seconds()
         self._not_before: dict[str, float] = {}
         """By chore: when to try it next."""
@@ -97,6 +101,7 @@ class Chores:
             Chore("fold", MINUTE, partial(fold, context.shards)),
             Chore("prune", MINUTE, partial(prune, context.shards)),
             Chore("sweep", MINUTE, partial(sweep, context.shards)),
+            Chore("sample", SAMPLE, partial(sample, context.shards)),
         ]
 
     async def run(self) -> None:
@@ -188,6 +193,7 @@ class Chores:
             if self._hooks.listeners:
                 self._hooks.tell(LeasesExpired(requeued + buried, buried))
         for job in rescued.jobs:
+            self._counts.count(job.queue, "dead" if job.buried else "retried")
             if job.buried:
                 self._on_buried(job)
 
@@ -257,14 +263,30 @@ def rescue(shards: Shards, limit: int | None = None) -> Procedure[Rescued]:
 
 
 def prune(shards: Shards) -> Procedure[Pruned]:
-    """Remove ended jobs whose retention is over."""
+    """Remove ended jobs whose retention is over, old statistics, and workers that were killed."""
+
+    def on_shard(shard: int) -> Procedure[None]:
+        yield Transact(partial(workers.prune, shard=shard))
+
     done = yield from _batches(shards, maintenance.prune, lambda pruned: pruned.total)
+    yield from _batches(shards, statistics.prune, lambda deleted: deleted)
+    yield from shards.each("chores", on_shard)
     return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
 
 
 def fold(shards: Shards) -> Procedure[int]:
     """Add up the notes of suppressed duplicates."""
     return sum((yield from _batches(shards, maintenance.fold_duplicates, lambda folded: folded)))
+
+
+def sample(shards: Shards) -> Procedure[None]:
+    """Add the number of due jobs of each queue to the statistics of this minute."""
+    waiting: dict[str, int] = yield from shards.read("chores", queues.waiting)
+    tallies: dict[tuple[int | None, str], Tally] = {
+        (None, queue): Tally(backlog=number) for queue, number in waiting.items()
+    }
+    shard = random.randrange(shards.number)
+    yield Transact(lambda sql: statistics.add(sql.only([shard]), tallies))
 
 
 def sweep(shards: Shards) -> Procedure[int]:

@@ -23,6 +23,7 @@ from onefold.worker.heartbeats import Heartbeats
 from onefold.worker.processes import Processes
 from onefold.worker.producer import Producer
 from onefold.worker.queue_monitor import QueueMonitor
+from onefold.worker.statistics import SelfReport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -137,7 +138,7 @@ class Worker:
             raise UsageError("This worker has run already. Create a new one for another run.")
         self._started = True
         context, registry = self._context, self._registry
-        after_commit = AfterCommit(context.hooks, self._read)
+        after_commit = AfterCommit(context.hooks, context.counts, self._read)
         self._notifier = notifier = await context.database.anotifier()
         if self._declare is not None:
             await self._declare()
@@ -165,7 +166,11 @@ class Worker:
         listening = asyncio.create_task(
             _restarted("the listener", lambda: notifier.listen(self._notify))
         )
-        background = [asyncio.create_task(_restarted("the queue monitor", monitor.run))]
+        self_report = SelfReport(context, self.settings)
+        background = [
+            asyncio.create_task(_restarted("the queue monitor", monitor.run)),
+            asyncio.create_task(_restarted("the report of this worker", self_report.run)),
+        ]
         if self.settings.chores:
             background.append(asyncio.create_task(_restarted("the chores", chores.run)))
         for line in report(context, registry, self.settings):
@@ -178,10 +183,8 @@ class Worker:
             await self._work(producer)
             await after_commit.close(self._ends_at - loop.time())
         finally:
-            heartbeats.stop()
+            _stop(heartbeats, monitor, chores, self_report)
             executor.close()
-            monitor.stop()
-            chores.stop()
             await asyncio.wait(background, timeout=RESTART)
             for task in (listening, *background):
                 task.cancel()
@@ -291,6 +294,11 @@ class Worker:
         self.stop()
         if self._task is not None:
             await self._task
+
+
+def _stop(*parts: Heartbeats | QueueMonitor | Chores | SelfReport) -> None:
+    for part in parts:
+        part.stop()
 
 
 async def _restarted(name: str, work: Callable[[], Awaitable[None]]) -> None:

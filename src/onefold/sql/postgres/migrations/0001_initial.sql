@@ -254,6 +254,39 @@ create table onefold.api_key (
     primary key (shard, id)
 ) with (fillfactor = 50);
 
+-- Workers that run. A worker renews its row, and deletes it when it stops.
+create table onefold.worker (
+    shard smallint not null,
+    id uuid not null,
+    name text not null,                         -- the same as `worker` of its jobs
+    host text not null,
+    pid integer not null,
+    queues text not null,                       -- JSON
+    concurrency integer not null,
+    started_at bigint not null,
+    seen_at bigint not null,
+    primary key (shard, id)
+) with (fillfactor = 50);
+
+-- What has happened in a minute, per queue. Added up in memory and written from time to time.
+create table onefold.statistic (
+    shard smallint not null,
+    minute bigint not null,                     -- its beginning
+    queue text collate "C" not null,            -- '' for duplicates that belong to no job
+    completed bigint not null default 0,
+    retried bigint not null default 0,
+    deferred bigint not null default 0,
+    dead bigint not null default 0,
+    duplicates bigint not null default 0,
+    measured bigint not null default 0,         -- deliveries whose times are in the next columns
+    waited_total bigint not null default 0,
+    waited_longest bigint not null default 0,
+    ran_total bigint not null default 0,
+    ran_longest bigint not null default 0,
+    backlog bigint,                             -- the largest sample of the due jobs
+    primary key (shard, minute, queue)
+) with (fillfactor = 50);
+
 -- --- onefold_enqueue: enqueue from SQL, in the transaction of the caller --------------------------------
 -- The rules and the stored rows are those of the library. tests/sql_function compares the two.
 

@@ -232,3 +232,36 @@ create table onefold_api_key (
     revoked_at integer,
     primary key (shard, id)
 );
+
+-- Workers that run. A worker renews its row, and deletes it when it stops.
+create table onefold_worker (
+    shard integer not null,
+    id text not null,
+    name text not null,                         -- the same as `worker` of its jobs
+    host text not null,
+    pid integer not null,
+    queues text not null,                       -- JSON
+    concurrency integer not null,
+    started_at integer not null,
+    seen_at integer not null,
+    primary key (shard, id)
+);
+
+-- What has happened in a minute, per queue. Added up in memory and written from time to time.
+create table onefold_statistic (
+    shard integer not null,
+    minute integer not null,                    -- its beginning
+    queue text not null,                        -- '' for duplicates that belong to no job
+    completed integer not null default 0,
+    retried integer not null default 0,
+    deferred integer not null default 0,
+    dead integer not null default 0,
+    duplicates integer not null default 0,
+    measured integer not null default 0,        -- deliveries whose times are in the next columns
+    waited_total integer not null default 0,
+    waited_longest integer not null default 0,
+    ran_total integer not null default 0,
+    ran_longest integer not null default 0,
+    backlog integer,                            -- the largest sample of the due jobs
+    primary key (shard, minute, queue)
+);

@@ -1,0 +1,12 @@
+-- Store that a worker runs, or that it still does.
+insert into onefold.worker (
+    shard, id, name, host, pid, queues, concurrency, started_at, seen_at
+)
+select
+    :shard::smallint, :id::uuid, :worker::text, :host::text, :pid::integer, :queues::text,
+    :concurrency::integer, clock.now, clock.now
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now)
+on conflict (shard, id) do update
+set queues = excluded.queues, seen_at = excluded.seen_at

@@ -1,0 +1,142 @@
+"""What a process counts in memory and writes from time to time, and the row of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from onefold.errors import OnefoldError
+from onefold.model.ids import new_id
+from onefold.model.statistics import MINUTE, Tally
+from onefold.operations import statistics, workers
+from onefold.operations.workers import RENEWAL, WorkerRow
+from onefold.runtime import Procedure, Transact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.app.context import Context
+    from onefold.model.statistics import Counted
+    from onefold.operations.statement import Operation, Sql
+    from onefold.worker.settings import WorkerSettings
+    from onefold.worker.shards import Shards
+
+WRITTEN: Final = 10.0
+"""Seconds after which counts are written."""
+NAMED: Final = 100
+"""Queues in the row of a worker: a push worker may have thousands."""
+
+log: logging.Logger = logging.getLogger("onefold.worker")
+
+
+class Counts:
+    """The counts of this process that are not written yet, by minute and queue."""
+
+    def __init__(self, shards: Shards, now: Callable[[], int]) -> None:
+        """`now` is the time in microseconds."""
+        self._shards = shards
+        self._now = now
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._mutex = threading.Lock()
+        self._tallies: dict[tuple[int | None, str], Tally] = {}
+        self._due_at = 0.0
+
+    def count(self, queue: str, outcome: Counted, waited: int | None = None, ran: int = 0) -> None:
+        """Count the end of a delivery, with its times in microseconds if it has run."""
+        if self._process != os.getpid():
+            # A forked child does not write the counts of its parent.
+            self._begin()
+        now = self._now()
+        place = (now - now % MINUTE, queue)
+        with self._mutex:
+            tally = self._tallies.get(place)
+            if tally is None:
+                if not self._tallies:
+                    self._due_at = time.monotonic() + WRITTEN
+                tally = self._tallies[place] = Tally()
+            if outcome == "completed":
+                tally.completed += 1
+            elif outcome == "retried":
+                tally.retried += 1
+            elif outcome == "deferred":
+                tally.deferred += 1
+            else:
+                tally.dead += 1
+            if waited is not None:
+                tally.measure(waited, ran)
+
+    @property
+    def are_due(self) -> bool:
+        """True if counts have waited for long enough."""
+        return bool(self._tallies) and time.monotonic() >= self._due_at
+
+    def write(self) -> Procedure[None]:
+        """Write all counts, in one statement. They are lost after an error, which is logged."""
+        if self._process != os.getpid():
+            self._begin()
+        with self._mutex:
+            tallies, self._tallies = self._tallies, {}
+        if not tallies:
+            return
+        shard = random.randrange(self._shards.number)
+        try:
+            yield Transact(lambda sql: statistics.add(sql.only([shard]), tallies))
+        except OnefoldError as error:
+            log.warning("The statistics of the last seconds are lost: %s", error)
+
+
+class SelfReport:
+    """Keeps the row of a worker, and writes the counts of its process."""
+
+    def __init__(self, context: Context, settings: WorkerSettings) -> None:
+        """Writes nothing yet. The queues in `settings` may change."""
+        self._runtime = context.runtime
+        self._counts = context.counts
+        self._settings = settings
+        self._id = new_id()
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Write until it is stopped, and at the end."""
+        renew_at = 0.0
+        while not self._stopped.is_set():
+            if time.monotonic() >= renew_at:
+                renew_at = time.monotonic() + RENEWAL.total_seconds()
+                await self._store(workers.save)
+            if self._counts.are_due:
+                await self._runtime.arun(self._counts.write())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITTEN):
+                    await self._stopped.wait()
+        await self._runtime.arun(self._counts.write())
+        await self._store(workers.delete)
+
+    async def _store(self, operation: Callable[[Sql, WorkerRow], Operation[None]]) -> None:
+        settings = self._settings
+        row = WorkerRow(
+            self._id,
+            settings.name,
+            socket.gethostname(),
+            os.getpid(),
+            tuple(islice(settings.queues, NAMED)),
+            settings.concurrency,
+        )
+        try:
+            await self._runtime.store.atransact(lambda sql: operation(sql, row))
+        except OnefoldError as error:
+            log.warning("The row of this worker could not be written: %s", error)
+
+    def stop(self) -> None:
+        """Write what is left, and delete the row."""
+        self._stopped.set()

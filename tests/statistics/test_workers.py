@@ -1,0 +1,111 @@
+"""Workers that run have a row: it is renewed, and deleted when they stop."""
+
+import os
+from datetime import timedelta
+
+import pytest
+
+from onefold import NewJob, Onefold
+from onefold.model.ids import new_id
+from onefold.operations import workers
+from onefold.operations.workers import WorkerRow
+from onefold.push.push_worker import PushWorker
+from onefold.testing.clock import Clock
+from onefold.worker.settings import worker_settings
+from onefold.worker.statistics import SelfReport
+from tests.fixtures.place import Place
+from tests.statistics.stage import locked
+from tests.worker.stage import perform, until, working
+
+
+def test_a_worker_is_listed_while_it_runs(spread: Place) -> None:
+    with spread.open() as onefold:
+
+        async def play() -> None:
+            async with working(onefold, queues=["b", "a"], concurrency=7, name="one"):
+                await until(onefold.workers.find)
+                (found,) = await onefold.workers.afind()
+                assert (found.name, found.pid, found.queues) == ("one", os.getpid(), ("b", "a"))
+                assert (found.concurrency, found.running, found.alive) == (7, 0, True)
+                assert found.host
+                assert found.started_at <= found.seen_at
+            assert await onefold.workers.afind() == ()
+
+        perform(play, onefold)
+
+
+def test_a_push_worker_is_a_worker(place: Place) -> None:
+    with place.open() as onefold:
+
+        async def play() -> None:
+            async with PushWorker(onefold):
+                await until(onefold.workers.find)
+            assert await onefold.workers.afind() == ()
+
+        perform(play, onefold)
+
+
+def test_a_worker_renews_its_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.worker.statistics.RENEWAL", timedelta(0))
+    monkeypatch.setattr("onefold.worker.statistics.WRITTEN", 0.01)
+    with place.open() as onefold:
+
+        def is_renewed() -> bool:
+            return any(one.seen_at > one.started_at for one in onefold.workers.find())
+
+        async def play() -> None:
+            async with working(onefold):
+                await until(is_renewed)
+
+        perform(play, onefold)
+
+
+def stored(onefold: Onefold, name: str) -> None:
+    row = WorkerRow(new_id(), name, "host", 1, ("default",), 5)
+    onefold.context.store.transact(lambda sql: workers.save(sql, row))
+
+
+def test_the_jobs_that_a_worker_runs_are_counted(spread: Place) -> None:
+    with spread.open() as onefold:
+        for name in ("one", "two"):
+            stored(onefold, name)
+        onefold.enqueue_many([NewJob("work")] * 9)
+        for name in ("one", "one", "gone"):
+            onefold.deliveries.take(limit=2, worker=name, lease=timedelta(hours=1))
+
+        assert [(one.name, one.running) for one in onefold.workers.find()] == [
+            ("one", 4),
+            ("two", 0),
+        ]
+
+
+def test_a_worker_that_was_killed_is_not_alive_and_then_not_listed(spread: Place) -> None:
+    clock = Clock()
+    with spread.open(clock=clock) as onefold:
+        stored(onefold, "killed")
+        clock.advance(timedelta(seconds=119))
+        assert [one.alive for one in onefold.workers.find()] == [True]
+        clock.advance(timedelta(seconds=1))
+        assert [one.alive for one in onefold.workers.find()] == [False]
+        onefold.deliveries.prune()
+        assert onefold.workers.find()
+        clock.advance(timedelta(hours=1))
+        onefold.deliveries.prune()
+        assert onefold.workers.find() == ()
+
+
+def test_a_row_that_cannot_be_written_is_logged(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with place.open(busy_timeout=timedelta(milliseconds=50)) as onefold:
+        onefold.workers.find()
+
+        async def play() -> None:
+            report = SelfReport(onefold.context, worker_settings({}))
+            report.stop()
+            with locked(place, "worker"):
+                await report.run()
+
+        perform(play, onefold)
+
+    assert "The row of this worker could not be written" in caplog.text
