@@ -56,7 +56,10 @@ ONLY_FOR_POSTGRES = {"lock", "shared"}
 ASKED_BY_DATABASES = {"has_identity", "read_identity"}
 ASKED_BY_DJANGO = {"empty_tables"}
 # A take is the engine's, in transactions of our own; `within` never runs it.
-NEVER_WITHIN = {"find_group_jobs", "find_ready_jobs", "look", "next_groups", "ready_priorities"}
+NEVER_WITHIN = {
+    "find_group_jobs", "find_ready_jobs", "look", "next_groups", "read_statistics",
+    "ready_priorities",
+}  # fmt: skip
 
 
 def text_of(sql: Sql, name: str) -> str:

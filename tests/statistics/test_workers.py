@@ -101,7 +101,7 @@ def test_a_row_that_cannot_be_written_is_logged(
         onefold.workers.find()
 
         async def play() -> None:
-            report = SelfReport(onefold.context, worker_settings({}))
+            report = SelfReport(onefold.context, worker_settings({}), dict)
             report.stop()
             with locked(place, "worker"):
                 await report.run()

@@ -162,6 +162,8 @@ def test_notes_are_folded_into_a_count_per_job() -> None:
     run.answer("lock_unfolded_duplicates", notes)
     find = run.answer("find_tallies", [(B, 10, NOW - 5, NOW - 1, f'[[{NOW - 1},"r-0"]]')])
     save = run.answer("save_tallies")
+    run.answer("find_job_queues", [(A, "mail")])
+    added = run.answer("add_statistics")
     gone = run.answer("delete_folded_duplicates")
 
     assert find.rows == [(2, A), (2, B)]
@@ -169,6 +171,8 @@ def test_notes_are_folded_into_a_count_per_job() -> None:
         (2, A, 1, NOW + 2, NOW + 2, f"[[{NOW + 2},null]]"),
         (2, B, 12, NOW - 5, NOW + 3, f'[[{NOW + 3},"r-3"],[{NOW + 1},"r-1"],[{NOW - 1},"r-0"]]'),
     ]
+    assert [(row[2], row[7]) for row in added.rows] == [("", 2), ("mail", 1)]
+    assert not added.alone
     assert gone.rows == [(2, 1), (2, 2), (2, 3)]
     assert run.result == 3
 

@@ -65,6 +65,17 @@ class Tally(msgspec.Struct):
     ran_longest: int = 0
     backlog: int | None = None
 
+    def count(self, outcome: Counted) -> None:
+        """Count the end of a delivery."""
+        if outcome == "completed":
+            self.completed += 1
+        elif outcome == "retried":
+            self.retried += 1
+        elif outcome == "deferred":
+            self.deferred += 1
+        else:
+            self.dead += 1
+
     def measure(self, waited: int, ran: int) -> None:
         """Add the times of a delivery."""
         self.measured += 1

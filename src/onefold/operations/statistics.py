@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("shard", "minute", "queue", *Tally.__struct_fields__)
 
 
-def add(sql: Sql, tallies: Mapping[tuple[int | None, str], Tally]) -> Operation[None]:
+def add(
+    sql: Sql, tallies: Mapping[tuple[int | None, str], Tally], *, alone: bool = True
+) -> Operation[None]:
     """Add counts by minute and queue, on the first shard that is visited; None is this minute.
 
-    Append-only for other transactions: nothing waits for these rows, except another `add`.
+    Only another `add` waits for these rows. `alone` is False after other statements.
     """
     rows = [
         (sql.visited[0], minute, queue, *msgspec.structs.astuple(tally))
         for (minute, queue), tally in sorted(tallies.items(), key=lambda item: _order(*item[0]))
     ]
-    yield sql("add_statistics", COLUMNS, rows, alone=True)
+    yield sql("add_statistics", COLUMNS, rows, alone=alone)
 
 
 def _order(minute: int | None, queue: str) -> tuple[int, str]:
@@ -45,7 +47,7 @@ def add_duplicates(sql: Sql, shard: int, notes: Iterable[Row]) -> Operation[None
     for _, job_id, at, _ in found:
         place = (at - at % MINUTE, queues.get(job_id, ""))
         tallies.setdefault(place, Tally()).duplicates += 1
-    yield from add(sql.only([shard]), tallies)
+    yield from add(sql.only([shard]), tallies, alone=False)
 
 
 def read(sql: Sql, wanted: Buckets, *, queue: str | None, tenant: str) -> Operation[Statistics]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onefold.model.event import JobEnded, WriteFenced
 from onefold.model.json_text import decode_payload
 from onefold.model.lifecycle import Event
+from onefold.model.statistics import Tally
 from onefold.worker.job_log import Sample, job_fields, job_log, lasted
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from onefold.model.job import Job, JobState
     from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import Handler, HeldDelivery
-    from onefold.worker.statistics import Counts
 
 OUTCOMES: Final[dict[Event, JobOutcome]] = {
     Event.FINISH: "completed",
@@ -53,12 +53,10 @@ log: logging.Logger = logging.getLogger("onefold.worker")
 class AfterCommit:
     """Sends events, writes the log, and calls `on_dead`."""
 
-    def __init__(
-        self, hooks: Hooks, counts: Counts, read: Callable[[str, str], Awaitable[Job | None]]
-    ) -> None:
+    def __init__(self, hooks: Hooks, read: Callable[[str, str], Awaitable[Job | None]]) -> None:
         """`read` returns the present state of a job, by tenant and id."""
         self._hooks = hooks
-        self._count = counts.count
+        self._tallies: dict[str, Tally] = {}
         self._read = read
         self._calls: set[asyncio.Task[None]] = set()
         self._sample = Sample()
@@ -74,8 +72,12 @@ class AfterCommit:
         outcome = "dead" if state == "dead" else OUTCOMES[reported.event]
         if outcome in ("completed", "retried", "deferred", "dead"):
             job = held.row
-            waited = max((job.taken_at or job.run_at) - job.run_at, 0)
-            self._count(job.queue, outcome, waited, int(held.duration * 1_000_000))
+            tally = self._tallies.get(job.queue)
+            if tally is None:
+                tally = self._tallies[job.queue] = Tally()
+            tally.count(outcome)
+            waited = (job.taken_at or 0) - job.run_at
+            tally.measure(max(0, waited), int(held.duration * 1_000_000))
         if self._hooks.listeners:
             self._tell(held, outcome, reported.error_type)
         level = LEVELS.get(outcome, logging.INFO)
@@ -83,6 +85,11 @@ class AfterCommit:
             self._log(level, held, outcome, reported, retry_in)
         if outcome == "dead":
             self.dead(held.row.tenant, held.row.id, held.handler)
+
+    def take_tallies(self) -> dict[str, Tally]:
+        """What was counted since the last call, by queue."""
+        taken, self._tallies = self._tallies, {}
+        return taken
 
     def fenced(self, held: HeldDelivery) -> None:
         """The database has rejected the outcome: another delivery has the job."""

@@ -21,7 +21,7 @@ from onefold.operations.workers import RENEWAL, WorkerRow
 from onefold.runtime import Procedure, Transact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from onefold.app.context import Context
     from onefold.model.statistics import Counted
@@ -54,27 +54,23 @@ class Counts:
 
     def count(self, queue: str, outcome: Counted, waited: int | None = None, ran: int = 0) -> None:
         """Count the end of a delivery, with its times in microseconds if it has run."""
+        tally = Tally()
+        tally.count(outcome)
+        if waited is not None:
+            tally.measure(waited, ran)
+        self.add({queue: tally})
+
+    def add(self, tallies: Mapping[str, Tally]) -> None:
+        """Add the counts of some queues to those of this minute."""
         if self._process != os.getpid():
             # A forked child does not write the counts of its parent.
             self._begin()
         now = self._now()
-        place = (now - now % MINUTE, queue)
         with self._mutex:
-            tally = self._tallies.get(place)
-            if tally is None:
-                if not self._tallies:
-                    self._due_at = time.monotonic() + WRITTEN
-                tally = self._tallies[place] = Tally()
-            if outcome == "completed":
-                tally.completed += 1
-            elif outcome == "retried":
-                tally.retried += 1
-            elif outcome == "deferred":
-                tally.deferred += 1
-            else:
-                tally.dead += 1
-            if waited is not None:
-                tally.measure(waited, ran)
+            if not self._tallies:
+                self._due_at = time.monotonic() + WRITTEN
+            for queue, tally in tallies.items():
+                self._tallies.setdefault((now - now % MINUTE, queue), Tally()).add(tally)
 
     @property
     def are_due(self) -> bool:
@@ -99,8 +95,14 @@ class Counts:
 class SelfReport:
     """Keeps the row of a worker, and writes the counts of its process."""
 
-    def __init__(self, context: Context, settings: WorkerSettings) -> None:
-        """Writes nothing yet. The queues in `settings` may change."""
+    def __init__(
+        self, context: Context, settings: WorkerSettings, ended: Callable[[], Mapping[str, Tally]]
+    ) -> None:
+        """Writes nothing yet. The queues in `settings` may change.
+
+        `ended` returns what the worker has counted since the last call, by queue.
+        """
+        self._ended = ended
         self._runtime = context.runtime
         self._counts = context.counts
         self._settings = settings
@@ -114,13 +116,16 @@ class SelfReport:
             if time.monotonic() >= renew_at:
                 renew_at = time.monotonic() + RENEWAL.total_seconds()
                 await self._store(workers.save)
-            if self._counts.are_due:
-                await self._runtime.arun(self._counts.write())
+            await self._write()
             with suppress(TimeoutError):
                 async with asyncio.timeout(WRITTEN):
                     await self._stopped.wait()
-        await self._runtime.arun(self._counts.write())
+        await self._write()
         await self._store(workers.delete)
+
+    async def _write(self) -> None:
+        self._counts.add(self._ended())
+        await self._runtime.arun(self._counts.write())
 
     async def _store(self, operation: Callable[[Sql, WorkerRow], Operation[None]]) -> None:
         settings = self._settings

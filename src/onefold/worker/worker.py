@@ -138,7 +138,7 @@ class Worker:
             raise UsageError("This worker has run already. Create a new one for another run.")
         self._started = True
         context, registry = self._context, self._registry
-        after_commit = AfterCommit(context.hooks, context.counts, self._read)
+        after_commit = AfterCommit(context.hooks, self._read)
         self._notifier = notifier = await context.database.anotifier()
         if self._declare is not None:
             await self._declare()
@@ -166,7 +166,7 @@ class Worker:
         listening = asyncio.create_task(
             _restarted("the listener", lambda: notifier.listen(self._notify))
         )
-        self_report = SelfReport(context, self.settings)
+        self_report = SelfReport(context, self.settings, after_commit.take_tallies)
         background = [
             asyncio.create_task(_restarted("the queue monitor", monitor.run)),
             asyncio.create_task(_restarted("the report of this worker", self_report.run)),
