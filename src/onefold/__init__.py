@@ -48,10 +48,10 @@ from onefold.errors import (
 from onefold.jobs.arguments import Payload
 from onefold.jobs.job_function import DeclaredJob, Enqueuer, JobCall
 from onefold.model.api_key import Admission, ApiKey, NewApiKey
+from onefold.model.attempt import Attempt
 from onefold.model.delivery import Delivery, Ended, Heartbeat
 from onefold.model.insert_once import Existing, Inserted, is_unique_violation
 from onefold.model.job import (
-    Attempt,
     Enqueued,
     EnqueuedMany,
     Job,

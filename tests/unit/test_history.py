@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from onefold import JobNotFound
+from onefold.model.attempt import Attempt, history, outcome_of
 from onefold.model.ids import new_id
-from onefold.model.job import Attempt, Job, history, outcome_of
+from onefold.model.job import Job
 from onefold.model.lifecycle import Event, State
 from onefold.model.timestamps import from_micros
 from onefold.operations.attempts import (

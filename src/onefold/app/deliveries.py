@@ -29,7 +29,8 @@ from onefold.worker.deliveries import DeliveryCalls
 
 if TYPE_CHECKING:
     from onefold.databases import Build
-    from onefold.model.job import Attempt, Job, Json
+    from onefold.model.attempt import Attempt
+    from onefold.model.job import Job, Json
     from onefold.model.statistics import Counted
     from onefold.model.step import Step
 

@@ -20,9 +20,10 @@ from onefold.effects.lock import lock_key
 from onefold.errors import InvalidInput, QueueNotFound, ScheduleNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
+from onefold.model.attempt import AttemptList
 from onefold.model.claim import checked_claim, encode_result
 from onefold.model.delivery import Ended
-from onefold.model.job import AttemptList, Enqueued, EnqueuedMany, Json
+from onefold.model.job import Enqueued, EnqueuedMany, Json
 from onefold.model.queue import (
     DEFAULTS,
     Queue,
@@ -38,8 +39,8 @@ from onefold.model.stored_key import KeyPage, Why
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from onefold.model.attempt import Attempt
     from onefold.model.claim import Claim
-    from onefold.model.job import Attempt
     from onefold.runtime import Procedure
 
 DEAD_JOBS: Final = 1000

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from onefold.app.onefold import Onefold, Within
     from onefold.jobs.job_function import DeclaredJob
-    from onefold.model.job import Attempt, Job
+    from onefold.model.attempt import Attempt
+    from onefold.model.job import Job
 
 
 PACKAGES: Final = (("django.tasks", "django.utils.json"), ("django_tasks", "django_tasks.utils"))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.errors import JobNotFound
+from onefold.model.attempt import Attempt, history
 from onefold.model.ids import shard_of
-from onefold.model.job import Attempt, Job, history
+from onefold.model.job import Job
 from onefold.operations.publish_keys import KEY_COLUMNS
 
 if TYPE_CHECKING:

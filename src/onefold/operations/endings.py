@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onefold.model.attempt import outcome_of
 from onefold.model.delivery import Delivery, Ended, with_exchange
-from onefold.model.job import JobState, outcome_of, state_of
+from onefold.model.job import JobState, state_of
 from onefold.model.job_options import Options, backoff_of, read_options
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Transition, allows, next_step
 from onefold.model.timestamps import Duration

@@ -21,7 +21,7 @@ from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onefold.model.job import Attempt
+    from onefold.model.attempt import Attempt
 
 SimpleqStatus: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
 

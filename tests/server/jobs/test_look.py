@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from onefold.model.attempt import AttemptList
 from onefold.model.ids import milliseconds_of
-from onefold.model.job import AttemptList
 from onefold.model.wire import decode, iso, iso_of
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from onefold.errors import InvalidInput, JobNotFound
+from onefold.model.attempt import AttemptList
 from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
-from onefold.model.job import AttemptList, JobPage
+from onefold.model.job import JobPage
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.operations import attempts as history
