@@ -28,12 +28,15 @@ class Attempt(msgspec.Struct, frozen=True, rename="camel"):
     number: int
     """The number of its attempt. A defer does not use one, and a replay counts from 1."""
     fence: int
+    """The number of the delivery. It grows with every delivery of the job."""
     worker: str | None
+    """The worker that took the job; None if it is not known."""
     started_at: Moment | None
     """When the worker took the job; None if an older version stored the delivery."""
     ended_at: Moment | None
     """None while it is running."""
     outcome: AttemptOutcome
+    """How the delivery ended. `retried`: it failed, and the job waits for another attempt."""
     reason: str | None = None
     """Why it was the last one: `failed`, `poison`, or the reason of the caller."""
     error: Mapping[str, Any] | None = None
@@ -70,6 +73,7 @@ class AttemptList(msgspec.Struct, frozen=True):
     """The deliveries of a job, the newest last."""
 
     items: tuple[Attempt, ...]
+    """The deliveries, the newest last."""
 
 
 def outcome_of(event: Event, state: State) -> AttemptOutcome:

@@ -236,15 +236,21 @@ class ClaimReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The response to a claim over HTTP: the key is held now, or a result is stored for it."""
 
     outcome: Literal["won", "replay"]
+    """`won`: the key is yours, do the work. `replay`: the work was done before."""
     surface: str
+    """The surface of the key."""
     scope: str
+    """The scope of the key."""
     key: str
+    """The key."""
     id: str | msgspec.UnsetType = msgspec.UNSET
     """Identifies the claim in the requests that settle, release and renew it."""
     fence: int | msgspec.UnsetType = msgspec.UNSET
     """Grows with each attempt: the systems that you write to can reject a smaller one."""
     lease_until: Moment | msgspec.UnsetType | None = msgspec.UNSET
+    """When the claim ends unless a heartbeat extends it."""
     guarantee: Guarantee | msgspec.UnsetType = msgspec.UNSET
+    """How often the work can take effect if its worker vanishes."""
     resumed: bool | msgspec.UnsetType = msgspec.UNSET
     """True if an earlier attempt vanished, and its finished steps still count."""
     result: Any = msgspec.UNSET
@@ -270,6 +276,7 @@ class Renewed(msgspec.Struct, frozen=True, rename="camel"):
     """The response to a renewal over HTTP."""
 
     lease_until: Moment
+    """The new end of the lease."""
 
 
 class TakeOver(msgspec.Struct, frozen=True):

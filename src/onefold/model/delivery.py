@@ -40,7 +40,9 @@ class Ended(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The result of ending a delivery."""
 
     id: str
+    """The id of the job."""
     fence: int
+    """The number of the delivery that has ended."""
     status: EndingStatus
     """`accepted`: written now. `already`: written by this delivery before. `lost`: not written."""
     state: JobState | None
@@ -77,16 +79,21 @@ class PushEnvelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The body of a push: one delivery of a job."""
 
     id: str
+    """The id of the job, the same for every delivery of it."""
     queue: str
+    """The queue of the job."""
     payload_json: msgspec.Raw = msgspec.field(name="payload")
     """As it was stored: numbers that Python cannot represent stay as they are."""
     attempt: int
     """From 1."""
     max_attempts: int
+    """How many attempts the job has in all."""
     defers: int = msgspec.field(name="deferCount")
     """How often it was deferred since it was enqueued or replayed."""
     created_at: Iso
+    """When the job was published."""
     kind: str
+    """The kind of the job; by default the name of its queue."""
     fence: int
     """The number of this delivery. It grows with every delivery of the job."""
     generation: int

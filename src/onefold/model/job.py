@@ -130,6 +130,7 @@ class JobTemplate(
     priority: Priority = 0
     """Lower runs first."""
     delay: Duration | None = None
+    """How long the job waits before it is due."""
     max_attempts: Attempts | None = None
     """By default the queue's, as are backoff and retention."""
     unique_key: str | None = None
@@ -137,15 +138,19 @@ class JobTemplate(
     unique_while: UniqueWhile | None = None
     """`active` if neither this nor `unique_for` is given."""
     unique_for: Duration | None = None
+    """How long the unique key is held, counted from the enqueue."""
     across_kinds: bool = False
     """The key is shared by all kinds of the tenant."""
     backoff: Backoff | None = None
+    """How long the job waits between two attempts."""
     retention: Retention | None = None
+    """How long the job is kept after its end."""
     timeout: Duration | None = None
     """How long one attempt may take, for workers that pull; by default that of the kind."""
     group_key: str | None = None
     """Jobs of one group share its limits and, in an ordered queue, run one after the other."""
     tags: Tags = ()
+    """Words to find the job by."""
     metadata: Mapping[str, Json] | None = None
     """Data about the job beside its payload; not part of its fingerprint."""
     store_result: bool | None = None
@@ -182,6 +187,7 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
     """The job of the request, new or existing. Its caller can wait for the result."""
 
     id: str
+    """The id of the job: a UUID that sorts by time."""
     duplicate: bool = False
     """True if the job existed before."""
     state: JobState | None = "ready"
@@ -201,6 +207,7 @@ class EnqueuedMany(msgspec.Struct, Asks, Generic[R_co], frozen=True):
     """One `Enqueued` per item, in order, and the counts. It is read as a sequence."""
 
     items: tuple[Enqueued[R_co], ...]
+    """The job of each item, in the order of the request."""
     inserted: int
     """How many jobs are new."""
     skipped: int
@@ -254,15 +261,21 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A stored job."""
 
     id: str
+    """The id of the job: a UUID that sorts by time."""
     tenant: str
+    """The tenant of the job; empty for the operator."""
     kind: str
+    """What kind of work it is; by default the name of the queue."""
     queue: str
+    """The queue of the job."""
     state: JobState
     """When the job was read."""
     priority: int
+    """Lower runs first."""
     attempt: int
     """How many attempts it has used."""
     max_attempts: int
+    """How many attempts it has in all."""
     fence: int
     """Of its last delivery; 0 before the first."""
     generation: int
@@ -272,10 +285,13 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     worker: str | None
     """Of its last delivery."""
     unique_key: str | None
+    """The key that no other job can hold at the same time."""
     idempotency_key: str | None
     """The publish key that it was created with, without keys that were added later."""
     group_key: str | None
+    """The group whose limits and order apply to it."""
     tags: tuple[str, ...]
+    """Words to find the job by."""
     metadata: Mapping[str, Json]
     """Data about the job beside its payload."""
     trace: Mapping[str, str] | None
@@ -283,7 +299,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     timeout: Duration | None
     """How long one attempt may take, if the job sets it."""
     backoff: Backoff | None
+    """How long it waits between two attempts, if the job sets it."""
     retention: Retention | None
+    """How long it is kept after its end, if the job sets it."""
     store_result: bool | None
     """Whether the handler's result is stored; None: the default of the kind."""
     run_at: Moment
@@ -307,10 +325,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     pushed: Mapping[str, Any] | None
     """The last response of the endpoint that it was pushed to: fence, status, duration, excerpt."""
     payload_json: msgspec.Raw = msgspec.field(name="payload")
+    """The input of the work: the JSON that was published."""
     result_json: msgspec.Raw | msgspec.UnsetType = msgspec.field(
         name="result", default=msgspec.UNSET
     )
-    """Unset if no result is stored."""
+    """What the handler returned; left out if no result is stored."""
 
     @property
     def payload(self) -> Json:
@@ -492,6 +511,7 @@ class JobPage(msgspec.Struct, frozen=True):
     """Some jobs, and the cursor that continues after them."""
 
     jobs: tuple[Job, ...] = msgspec.field(name="items")
+    """The jobs of this page."""
     next: str | None = None
     """Pass it as `after=` for the next page; None on the last."""
 

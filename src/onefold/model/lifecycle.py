@@ -227,8 +227,11 @@ class Retention(
     """How long the record of a finished job is kept, by outcome. None: the default."""
 
     completed: Duration | None = None
+    """How long a completed job is kept."""
     dead: Duration | None = None
+    """How long a dead letter is kept."""
     cancelled: Duration | None = None
+    """How long a cancelled job is kept."""
 
     def __post_init__(self) -> None:
         """A plain timedelta becomes a `Duration`."""

@@ -88,6 +88,7 @@ class QueueSecrets(msgspec.Struct, frozen=True, rename="camel"):
     signing_secret: str | None
     """The newest."""
     secrets: tuple[SigningSecret, ...]
+    """Every secret that signs now, the newest first."""
 
 
 def new_secret() -> str:
@@ -110,13 +111,17 @@ class QueueSettings(
     mode: Mode = "standard"
     """`standard`: a 2xx ends the job. `ack`: after a 2xx the job waits for an ack."""
     max_attempts: Attempts = 8
+    """How many attempts a job has, unless it sets its own number."""
     backoff: Backoff | None = None
+    """How long a job waits between two attempts; by default exponential, up to an hour."""
     retention: Retention | None = None
+    """How long a job is kept after its end."""
     timeout: Annotated[Duration, _schema(TIMEOUTS, default=15)] = duration_field(seconds=15)
     """How long one push may take."""
     ack_timeout: Annotated[Duration, _schema(ACK_TIMEOUTS, default=300)] = duration_field(minutes=5)
     """In ack mode, how long a job waits for its ack; then it is retried, or dead."""
     ack_timeout_action: AckTimeoutAction = "retry"
+    """What happens to a job whose ack does not arrive in time."""
     concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """How many jobs run at once, on all machines together."""
     rate_limit: str | None = None
@@ -181,11 +186,13 @@ class QueueCounts(msgspec.Struct, frozen=True, gc=False):
     """The counts of a queue's jobs."""
 
     ready: int = 0
+    """Due, and waiting for a worker or a push."""
     scheduled: int = 0
     """Queued for later, retries included."""
     running: int = 0
     """Jobs that wait for their ack included."""
     awaiting: int = 0
+    """Waiting for their ack."""
     dead: int | None = 0
     """None if they were not counted."""
 
@@ -210,9 +217,13 @@ class Queue(
     """
 
     name: str
+    """The name of the queue."""
     tenant: str = ""
+    """The tenant of the queue; empty for the operator."""
     paused: bool = False
+    """True if none of its jobs starts."""
     header_names: tuple[str, ...] = ()
+    """The names of the headers that are sent with every push."""
     group_concurrency: int | None = None
     """How many jobs of each group run at once."""
     group_rate_limit: str | None = None
@@ -224,6 +235,7 @@ class Queue(
     held_until: Moment | None = None
     """Until then no job is taken, and afterwards one job at a time until one succeeds."""
     held_why: HoldReason | None = None
+    """Why it is held: the endpoint asked for it, a job was deferred, or pushes kept failing."""
     failures: int = 0
     """Failures of the endpoint in a row."""
     counts: QueueCounts | None = None
@@ -233,6 +245,7 @@ class Queue(
     created_at: Moment | None = None
     """When it was saved first; None if it never was."""
     updated_at: Moment | None = None
+    """When its settings were saved last."""
 
     @property
     def full_name(self) -> str:
@@ -284,6 +297,7 @@ class QueuePage(msgspec.Struct, frozen=True):
     """Some queues by name, and the cursor that continues after them."""
 
     queues: tuple[Queue, ...] = msgspec.field(name="items")
+    """The queues of this page."""
     next: str | None = None
     """Pass it as `after=` for the next page; None on the last."""
 

@@ -51,9 +51,13 @@ class Exponential(
     """
 
     base: Duration = duration_field(seconds=1)
+    """The wait after the first attempt."""
     factor: float = 2.0
+    """The wait is multiplied by this with every further attempt."""
     cap: Duration = duration_field(hours=1)
+    """The longest wait."""
     jitter: Literal["full", "none"] = "full"
+    """`full`: a random part of the wait. `none`: the whole wait."""
 
     def __post_init__(self) -> None:
         """Reject invalid values by the name of the field."""
@@ -95,6 +99,7 @@ class Fixed(
     """The same delay after every attempt. A delay of zero retries at once."""
 
     delay: Duration = msgspec.field(name="base")
+    """The wait after every attempt."""
 
     def __post_init__(self) -> None:
         """Reject an invalid delay."""

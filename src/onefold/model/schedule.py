@@ -72,6 +72,7 @@ class ScheduleSettings(
     payload_json: msgspec.Raw = msgspec.field(
         name="payload", default_factory=lambda: msgspec.Raw(b"{}")
     )
+    """The payload of each of its jobs: any JSON."""
     catch_up: CatchUp = "latest"
     """What happens to missed ticks."""
     catch_up_most: int | None = None
@@ -98,10 +99,15 @@ class Schedule(
     """A stored schedule."""
 
     tenant: str
+    """The tenant of the schedule; empty for the operator."""
     name: str
+    """The name of the schedule."""
     kind: str = ""
+    """The kind of its jobs."""
     max_attempts: int = 8
+    """How many attempts each of its jobs has."""
     paused: bool = False
+    """True if it enqueues no jobs."""
     declared: bool = False
     """True if code declares it, and may change it; False if `save` created it."""
     next_tick: Moment | None = None
@@ -109,6 +115,7 @@ class Schedule(
     last_tick: Moment | None = None
     """The newest tick that a job was enqueued for."""
     updated_at: Moment | None = None
+    """When it was saved last."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Schedule:
@@ -166,7 +173,9 @@ class ScheduleList(msgspec.Struct, frozen=True):
     """All schedules, by name."""
 
     items: tuple[Schedule, ...]
+    """All schedules, by name."""
     next: None = None
+    """Always null: the list is complete."""
 
 
 class Tick(msgspec.Struct, frozen=True):

@@ -155,6 +155,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A step of a job, as it is stored."""
 
     name: str
+    """The name of the step."""
     label: str
     """`charge`, `charge#2` or `charge[o-7]`."""
     occurrence: int
@@ -166,9 +167,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: StepState
     """`retrying` will run again; `failed` and `unknown` will not by themselves."""
     attempts: int
+    """How often the step was begun."""
     started_at: Moment
+    """When its last run began."""
     ended_at: Moment | None
+    """When it ended; None while it has not."""
     result: Any = None
+    """What the step returned."""
     error: Any = None
     """The last failure: type and message."""
 
@@ -184,7 +189,9 @@ class StepReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     outcome: Literal["run", "finished", "failed", "retrying", "unknown"]
     """`run`: do it, then finish it. `finished`: do not; `result` is stored."""
     name: str
+    """The name of the step."""
     label: str
+    """The name with its key or occurrence: `charge`, `charge#2` or `charge[o-7]`."""
     attempt: str | msgspec.UnsetType = msgspec.UNSET
     """Of `run`: send it with the finish or the fail."""
     attempts: int | msgspec.UnsetType = msgspec.UNSET
@@ -192,6 +199,7 @@ class StepReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
     """Of `run`: a key for the system that the step calls, the same in each attempt of the job."""
     result: Any = msgspec.UNSET
+    """Of `finished`: what the step returned."""
 
     @property
     def is_finished(self) -> bool:

@@ -34,8 +34,11 @@ class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
     """The duplicates that a key has suppressed."""
 
     count: int
+    """How many requests were suppressed."""
     first_at: Moment | None
+    """When the first one was suppressed."""
     last_at: Moment | None
+    """When the last one was suppressed."""
     recent: tuple[Suppressed, ...]
     """The last ones, newest first; limited in number."""
 
@@ -44,29 +47,37 @@ class Suppressed(msgspec.Struct, frozen=True, rename="camel"):
     """A request that stored no job, because its key was held."""
 
     at: Moment
+    """When it was suppressed."""
     request_id: str | None
+    """The id of the request, as in the log of the server."""
 
 
 class StoredKey(msgspec.Struct, frozen=True, rename="camel"):
     """A key: what holds it, since when, and its outcome."""
 
     tenant: str
+    """The tenant of the key; empty for the operator."""
     surface: str
     """`http`, `webhook`, `form`, `once`, `publish`, `lock`, or one of the application."""
     scope: str
     """Its owner or purpose: the principal of a request, the name of a `once`."""
     key: str
+    """The key."""
     state: KeyState
     """`unknown`: its attempt has vanished, and it must not run again before an operator has
     decided. `abandoned`: its attempt has vanished, and the next attempt takes it over.
     `expired` counts as absent.
     """
     fence: int
+    """The number of the attempt. It grows with every attempt at the key."""
     takeover: Takeover
+    """What happens if its attempt vanishes: others `rerun`, `resume` or `refuse` the work."""
     since: Moment
     """When it was claimed."""
     lease_until: Moment | None
+    """When the lease of its attempt ends."""
     settled_at: Moment | None
+    """When its result was stored."""
     expires_at: Moment | None
     """When it is removed; None: only on request."""
     result: Any = None
@@ -107,6 +118,7 @@ class KeyPage(msgspec.Struct, frozen=True):
     """Some keys, and the cursor that continues after them."""
 
     keys: tuple[StoredKey, ...] = msgspec.field(name="items")
+    """The keys of this page."""
     next: str | None = None
     """Pass it as `after=` for the next page; None on the last."""
 
@@ -156,10 +168,13 @@ class HeldJob(msgspec.Struct, frozen=True, rename="camel"):
     """The job that holds a key."""
 
     id: str
+    """The id of the job."""
     kind: str | None = None
     """None if the job was removed, and only its key is stored."""
     queue: str | None = None
+    """The queue of the job."""
     state: JobState | None = None
+    """The state of the job."""
 
 
 class HolderRow(msgspec.Struct, frozen=True):
@@ -235,12 +250,14 @@ class KeyHolder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     the purpose of the key.
     """
     key: str
+    """The key."""
     state: HolderState
     """`held`: an attempt is running. `settled`: it is done, and its result is returned again.
     `unknown`: the attempt has vanished, and it must not run again before an operator has
     decided. `abandoned`: the attempt has vanished, and the next one takes it over.
     """
     since: Moment
+    """When it took the key."""
     until: Moment | None
     """When time frees it; of `held`, when its lease ends, and its takeover decides. None: never,
     or not without an event.
@@ -250,11 +267,13 @@ class KeyHolder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     takeover: Takeover | None = None
     """Of a claim: what happens if its attempt vanishes."""
     fence: int
+    """Of a job its last delivery, of a claim its attempt: the number grows with each."""
     fingerprint: str | None
     """Of the first request with the key."""
     matches: bool | None = None
     """Whether the given request is the same as that one; None if that is not known."""
     job: HeldJob | None = None
+    """The job that holds the key, or that was published with it."""
     suppressed: Duplicates = NOTHING_SUPPRESSED
     """The suppressed duplicates: their count, the times of the first and the last, and the last
     ones.
@@ -265,7 +284,9 @@ class Why(msgspec.Struct, frozen=True):
     """All holders of a key. Without one, the key is free on every surface."""
 
     key: str
+    """The key."""
     holders: tuple[KeyHolder, ...]
+    """What holds the key, one for each surface and scope."""
 
     def __iter__(self) -> Iterator[KeyHolder]:
         """The holders, by surface and scope."""

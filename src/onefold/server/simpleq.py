@@ -43,7 +43,9 @@ class HistoryEntry(Answer):
     attempt: int
     """From 1; a deferred delivery returns its number."""
     status: Literal["success", "failed", "nacked", "deferred"]
+    """How the delivery ended."""
     error: str | None
+    """The failure in a sentence; null if it succeeded."""
     webhook_status_code: int | None
     """The status of the response; null without a response, or if the job was not pushed."""
     timestamp: Iso
@@ -54,12 +56,17 @@ class SimpleqJob(Job, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A job and its deliveries."""
 
     status: SimpleqStatus
+    """The state in the words of SimpleQ."""
     attempts: int
+    """How many attempts it has used."""
     scheduled_for: Iso
+    """When it is or was due."""
     created_at: Iso  # type: ignore[assignment] # pyright: ignore[reportIncompatibleVariableOverride]
     """Made from the id of the job."""
     completed_at: Iso | None
+    """When it was completed; null if it was not."""
     last_error: str | None
+    """The last failure in a sentence."""
     history: list[HistoryEntry]
     """The last fifty that have ended, the newest last."""
 
@@ -68,7 +75,9 @@ class SimpleqEnqueued(Enqueued[Any], frozen=True, gc=False, kw_only=True, rename
     """The job that a publish created or found."""
 
     status: SimpleqStatus
+    """The state in the words of SimpleQ."""
     created_at: Iso
+    """When the job was published first."""
 
 
 class SimpleqEnded(Ended, frozen=True, gc=False, kw_only=True, rename="camel"):

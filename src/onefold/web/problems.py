@@ -43,10 +43,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One occurrence of a problem."""
 
     type: str
+    """The kind of the problem as a URI: `urn:onefold:problem:` and its code."""
     title: str
+    """What kind of problem it is, in a few words; the same for every occurrence."""
     status: int
+    """The status of the response."""
     detail: str
+    """What happened, and what to do about it, for people."""
     code: str
+    """The kind of the problem, for programs. A code never changes its meaning."""
     instance: str | None = None
     """None is the path of the request that is answered."""
     retry_after: int | None = None

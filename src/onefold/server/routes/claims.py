@@ -57,6 +57,7 @@ class ClaimBody(Body):
     scope: str
     """What the key is for: `import`, `mail`. The same key in two scopes is two keys."""
     key: str
+    """The key: it names the work that must be done once."""
     surface: str = SURFACE
     """The surface of the key; `once` unless you have your own surfaces."""
     fingerprint: str | None = None
@@ -94,6 +95,7 @@ class LockBody(Body):
     """A name to lock."""
 
     name: str
+    """The name of the lock."""
     ttl: Duration = msgspec.field(default_factory=lambda: Duration(seconds=TTL))
     """How long you hold the lock unless a heartbeat extends it."""
     wait: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT)] = 0.0
@@ -111,12 +113,14 @@ class Settled(Answer):
     """Whether the result is stored, so that every later attempt receives it."""
 
     settled: bool = True
+    """True if the result is stored."""
 
 
 class Released(Answer):
     """Whether the key was released; false if another caller has it by now."""
 
     released: bool
+    """True if the key is free now."""
 
 
 @ROUTES.add(

@@ -30,6 +30,7 @@ class DeadQuery(JobFilters):
     """A page of dead letters, the newest first."""
 
     limit: PageLimit = 50
+    """How many dead letters a page has at most."""
     after: str | None = None
     """The `next` of the page before."""
 
@@ -40,6 +41,7 @@ class ReplayManyBody(JobFilters):
     fresh: bool = False
     """Forget finished steps: every step runs again."""
     limit: Limit = LIMIT
+    """How many dead letters are replayed at most."""
     after: str | None = None
     """The `next` of a response that reached its limit."""
 
@@ -48,6 +50,7 @@ class DeleteQuery(JobFilters):
     """Which dead letters to delete."""
 
     limit: Limit = LIMIT
+    """How many dead letters are deleted at most."""
 
 
 class ReplayBody(Body):
@@ -61,6 +64,7 @@ class Deleted(Answer):
     """How many dead letters were deleted."""
 
     deleted: int
+    """How many dead letters were deleted."""
     more: bool
     """True if the limit was reached: there may be more."""
 

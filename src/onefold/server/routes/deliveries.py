@@ -26,6 +26,7 @@ class AckBody(Body):
     result: Any = None
     """Stored with the job."""
     fence: Fence | None = None
+    """The number of the delivery; also in the header Onefold-Fence."""
 
 
 class NackBody(Body):
@@ -34,17 +35,22 @@ class NackBody(Body):
     retryable: bool = True
     """False moves the job to the dead letters at once."""
     reason: str | None = None
+    """What went wrong, for people."""
     fence: Fence | None = None
+    """The number of the delivery; also in the header Onefold-Fence."""
 
 
 class DeferBody(Body):
     """Not now: no attempt is used."""
 
     retry_after: Duration
+    """How long to wait before the next delivery."""
     reason: str | None = None
+    """Why not now, for people."""
     scope: Literal["queue", "job"] = "queue"
     """`queue` holds the whole queue, and then gives one job to try."""
     fence: Fence | None = None
+    """The number of the delivery; also in the header Onefold-Fence."""
 
 
 class HeartbeatBody(Body):
@@ -53,6 +59,7 @@ class HeartbeatBody(Body):
     lease: Duration | None = None
     """From now; by default the ack timeout of the queue."""
     fence: Fence | None = None
+    """The number of the delivery; also in the header Onefold-Fence."""
 
 
 @ROUTES.add("POST", "/v1/jobs/{id}/ack", scope="work", body=AckBody, answers={200: SimpleqEnded})

@@ -62,6 +62,7 @@ class EventsQuery(Query):
     """Which events are wanted; by default all of the tenant."""
 
     queue: str | None = None
+    """Only events of this queue."""
     event: tuple[str, ...] = ()
     """Names, one per parameter."""
 

@@ -32,15 +32,23 @@ class JobFilters(Body):
     """Filters for jobs; several together must all match."""
 
     kind: str | None = None
+    """Only jobs of this kind."""
     unique_key: str | None = None
+    """Only jobs with this unique key."""
     reason: str | None = None
     """`failed`, `poison`, `expired`, `ack timeout`, or the reason that a handler gave."""
     error_type: str | None = None
+    """Only jobs whose last failure has this type."""
     tag: str | None = None
+    """Only jobs with this tag."""
     created_from: Moment | None = None
+    """Only jobs that were enqueued at this time or later."""
     created_before: Moment | None = None
+    """Only jobs that were enqueued before this time."""
     ended_from: Moment | None = None
+    """Only jobs that ended at this time or later."""
     ended_before: Moment | None = None
+    """Only jobs that ended before this time."""
 
     def options(self) -> dict[str, Any]:
         """The filters as options of `find`."""
@@ -53,22 +61,27 @@ class JobsQuery(JobFilters):
     state: tuple[str, ...] = ()
     """One or more of scheduled, ready, running, retrying, awaiting, completed, dead, cancelled."""
     queue: str | None = None
+    """Only jobs of this queue."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_PAGE)] = 50
+    """How many jobs a page has at most."""
     after: str | None = None
     """The `next` of the page before."""
     newest_first: bool = False
+    """True lists the newest job first."""
 
 
 class CancelBody(Body):
     """The reason, for people."""
 
     reason: str | None = None
+    """Why it is cancelled, for people."""
 
 
 class Cancelled(Answer):
     """The job will not run again."""
 
     id: str
+    """The id of the job."""
     already: bool
     """True if it was cancelled before."""
 

@@ -39,9 +39,13 @@ class KeysQuery(Body):
     surface: str | None = None
     """http, webhook, form, once, publish, lock, step, or one of your own."""
     scope: str | None = None
+    """Only keys of this scope."""
     key: str | None = None
+    """Only this key."""
     state: KeyState | None = None
+    """Only keys in this state."""
     limit: PageLimit = 50
+    """How many keys a page has at most."""
     after: str | None = None
     """The `next` of the page before."""
 
@@ -50,6 +54,9 @@ class HoldersQuery(Body):
     """A scope, and the request to compare the holders with."""
 
     scope: str | None = None
+    """Only holders in this scope: the kind of a job, the queue of a publish key, the name of a
+    `once`.
+    """
     fingerprint: str | None = None
     """Of your request; each holder says whether it stands for that request."""
     payload: str | None = None
@@ -60,13 +67,16 @@ class WhyQuery(HoldersQuery, kw_only=True):
     """The same for all surfaces."""
 
     key: str
+    """The key to explain."""
     surface: str | None = None
+    """Only holders on this surface; by default all."""
 
 
 class ReleaseKeyBody(Body):
     """Free this key, as an operator. Its holder is fenced off."""
 
     scope: str = ""
+    """The scope of the key."""
     step: str | None = None
     """Only this step of its last attempt, by its label."""
 
@@ -75,13 +85,17 @@ class SettleKeyBody(Body):
     """Mark this key as done, as an operator. Its holder is fenced off."""
 
     scope: str = ""
+    """The scope of the key."""
     result: Any = None
     """What later attempts receive."""
     status: Status | None = None
     """For http and form, instead of a result: the status of the response."""
     body: str = ""
+    """With a status: the body of the response."""
     content_type: MediaType = "application/json"
+    """With a status: the media type of the body."""
     step: str | None = None
+    """Only this step of its last attempt, by its label."""
 
 
 @ROUTES.add("GET", "/v1/keys", scope="admin", query=KeysQuery, answers={200: KeyPage})

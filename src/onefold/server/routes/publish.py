@@ -47,14 +47,22 @@ class JobBody(JobTemplate, frozen=True, kw_only=True, rename="camel", forbid_unk
     idempotency_for: Duration | None = None
     """How long the key is remembered; by default 24 hours."""
     run_at: Moment | None = None
+    """When the job is due, instead of a delay."""
     expires_at: Moment | None = None
+    """When the job is buried if it has not ended before."""
 
 
 class PublishBody(JobBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A job, and what to do about duplicates."""
 
     on_duplicate: OnDuplicate = "keep"
+    """What happens if a job holds the key: `keep` it, `raise` an error, `replace` its payload
+    while it is queued, or `rerun` it.
+    """
     on_mismatch: OnMismatch = "flag"
+    """What happens if the key was used with another request: `flag` it in the response, or
+    `raise` an error.
+    """
     max_wait: Duration | None = None
     """With `replace`: how long newer publishes may delay the job."""
 
@@ -63,9 +71,13 @@ class BatchBody(Body):
     """Jobs to publish together, and what to do about duplicates."""
 
     items: Annotated[list[JobBody], msgspec.Meta(max_length=MOST)]
+    """The jobs, at most 10,000."""
     on_duplicate: OnDuplicate = "keep"
+    """As for one job, for every item."""
     on_mismatch: OnMismatch = "flag"
+    """As for one job, for every item."""
     max_wait: Duration | None = None
+    """With `replace`: how long newer publishes may delay a job."""
 
 
 @ROUTES.add(

@@ -30,6 +30,7 @@ class QueuesQuery(Query):
     """A page of queues."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    """How many queues a page has at most."""
     after: str | None = None
     """The `next` of the page before."""
     counts: bool = True

@@ -37,7 +37,9 @@ class StepError(Body):
     """What went wrong."""
 
     type: str
+    """The type of the error, to find it by."""
     message: str = ""
+    """What went wrong, for people."""
 
 
 class StepBody(Body):
@@ -76,13 +78,16 @@ class StepList(Answer):
     """The steps of a job, in the order in which they began."""
 
     items: list[Step]
+    """The steps, in the order in which they began."""
 
 
 class StepQuery(Body):
     """Which of the steps of this name."""
 
     key: str | None = None
+    """The key of the step, if it has one."""
     occurrence: Occurrence = 1
+    """Instead of a key: its index among the steps of its name, from 1."""
 
 
 @ROUTES.add(
