@@ -135,13 +135,15 @@ def _backoff(value: Any) -> Backoff:
         raise _InvalidMember(error) from error
 
 
+SECONDS: Final = "Seconds."
+"""The unit of every duration on the wire."""
 _JSON_TYPES: Final[dict[type, str]] = {str: "str", bool: "bool", list: "array", type(None): "null"}
 
 
 def schema_of(kind: type) -> dict[str, Any]:
     """The JSON Schema of a type that msgspec does not know."""
     if kind is Duration:
-        return {"type": "number", "minimum": 0, "description": "Seconds."}
+        return {"type": "number", "minimum": 0, "description": SECONDS}
     if kind is Backoff:
         _, kinds = msgspec.json.schema_components((Exponential, Fixed), schema_hook=schema_of)
         kinds["Exponential"]["required"] = []  # without a type, it is exponential

@@ -93,6 +93,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *deliveries.ROUTES,
     *jobs.ROUTES,
     *claims.ROUTES,
+    *claims.LOCKS,
     *steps.ROUTES,
     *queues.ROUTES,
     *dead.ROUTES,

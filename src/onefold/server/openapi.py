@@ -1,115 +1,124 @@
-"""The OpenAPI 3.1 document, made from the route table and its types, and the reference page.
+"""The OpenAPI 3.1 document, made from the route table, its types and their docstrings.
 
-Each route with a body has an example, which the tests send. The page is HTML without scripts.
+The examples are requests that the tests send, and the responses that the server gave.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from html import escape
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from importlib.resources import files
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from onefold.model.delivery import PushEnvelope
+from onefold.model.json_text import is_object
 from onefold.model.queue import CONFIDENTIAL
-from onefold.model.wire import camel, schema_of
+from onefold.model.retry import Exponential, Fixed
+from onefold.model.wire import SECONDS, camel, schema_of
 from onefold.push.deliver import ATTEMPT, FENCE, SIMPLEQ
-from onefold.web.problems import Problem
+from onefold.server.field_docs import described_structs, on_the_wire
+from onefold.server.problems import (
+    FORBIDDEN,
+    INTERNAL,
+    INVALID,
+    KINDS,
+    MALFORMED,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    RATE_LIMITED,
+    TIMED_OUT,
+    TOOK_TOO_LONG,
+    UNAUTHENTICATED,
+    UNSUPPORTED_MEDIA,
+    problem_response,
+)
+from onefold.web import problems as web_problems
+from onefold.web.problems import (
+    CONFLICT_RETRY,
+    IN_PROGRESS,
+    INCOMPLETE,
+    KEY_EXPIRED,
+    KEY_INVALID,
+    KEY_REUSED,
+    LEASE_LOST,
+    NOT_RECORDED,
+    RESPONSE_NOT_KEPT,
+    TOO_LARGE,
+    UNAVAILABLE,
+    Problem,
+    make,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onefold.server.request_context import Route
+    from onefold.web.problems import ProblemKind
 
 
-EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "putQueue": {
-        "endpoint": "https://example.com/hooks/payments",
-        "mode": "ack",
-        "maxAttempts": 5,
-        "backoff": {"type": "exponential", "base": 2, "factor": 2, "cap": 600},
-        "ackTimeout": 120,
-        "rateLimit": "100/s",
-    },
-    "publishJob": {
-        "payload": {"orderId": "9482", "amountCents": 4999},
-        "idempotencyKey": "order:9482:charge",
-    },
-    "publishJobs": {
-        "items": [
-            {"payload": {"userId": 1}, "uniqueKey": "digest:1", "uniqueWhile": "queued"},
-            {"payload": {"userId": 2}, "uniqueKey": "digest:2", "delay": 60},
-        ]
-    },
-    "heartbeatJob": {"lease": 60, "fence": 1},
-    "deferJob": {"retryAfter": 30, "reason": "the bank is closed", "scope": "job", "fence": 1},
-    "nackJob": {"retryable": True, "reason": "card declined", "fence": 2},
-    "acknowledgeJob": {"result": {"receipt": "r-17"}, "fence": 3},
-    "cancelJob": {"reason": "the order was withdrawn"},
-    "replayJob": {"fresh": False},
-    "replayDead": {"reason": "failed", "limit": 100},
-    "claim": {"scope": "import", "key": "sha256:9f86d0", "lease": 60, "takeover": "rerun"},
-    "renewClaim": {"lease": 60},
-    "settleClaim": {"result": {"rows": 1200}},
-    "releaseClaim": {},
-    "lock": {"name": "nightly report", "ttl": 30},
-    "renewLock": {"ttl": 30},
-    "releaseLock": {},
-    "putStep": {"action": "begin", "fence": 1},
-    "rotateSecret": {"overlap": 86400},
-    "putSchedule": {"cron": "0 6 * * *", "tz": "Europe/Berlin", "queue": "payments"},
-    "settleKey": {"scope": "import", "result": {"rows": 0}},
-    "releaseKey": {"scope": "import"},
-}
-"""Examples by the name of the operation."""
-PUSHED: Final[Mapping[str, Any]] = {
-    "id": "019a8f3c-5b2e-7a41-9c3d-2f6e8d1b4a70",
-    "queue": "payments",
-    "payload": {"orderId": "9482", "amountCents": 4999},
-    "attempt": 1,
-    "maxAttempts": 5,
-    "deferCount": 0,
-    "createdAt": "2026-11-16T09:30:00.000Z",
-    "kind": "payments",
-    "fence": 1,
-    "generation": 0,
-}
-"""What Onefold itself sends."""
+EXAMPLES: Final[Mapping[str, Any]] = msgspec.json.decode(
+    files("onefold.server").joinpath("examples.json").read_bytes()
+)
+"""Requests and the real responses to them: `operations` by name, `fields` by the name of a member
+that is in none of them, and `problems` by code."""
 
 
 _CONFIDENTIAL: Final = frozenset(map(camel, CONFIDENTIAL))
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
-_ALWAYS: Final = (400, 401, 403, 405, 429, 500, 503)
-_WITH_BODY: Final = (408, 413, 415)
-_WITH_KEY: Final = (409, 422)
+_ALWAYS: Final = (
+    INVALID, UNAUTHENTICATED, FORBIDDEN, METHOD_NOT_ALLOWED, RATE_LIMITED, INTERNAL, UNAVAILABLE,
+    TOOK_TOO_LONG,
+)  # fmt: skip
+_WITH_BODY: Final = (MALFORMED, INCOMPLETE, TIMED_OUT, TOO_LARGE, UNSUPPORTED_MEDIA)
+_WITH_KEY: Final = (
+    KEY_INVALID, KEY_EXPIRED, IN_PROGRESS, RESPONSE_NOT_KEPT, LEASE_LOST, KEY_REUSED, NOT_RECORDED,
+    CONFLICT_RETRY,
+)  # fmt: skip
 _NAME: Final = {"type": "string", "minLength": 1}
-_KEY: Final = {"type": "string", "minLength": 1, "maxLength": 255}
+_KEY: Final = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 255,
+    "examples": ["0b6d1c5e-3f0e-4f5c-9a53-6a1f6d2a7c11"],
+}
 
 INTRODUCTION: Final = """\
-Jobs that are stored once, however often they are published, and pushed to your endpoints, signed;
-and the toolkit (claims, locks, steps) for handlers in any language. Times are ISO 8601 in UTC,
-durations are seconds. Errors are `application/problem+json` (RFC 9457) with a stable `code`. Every
-POST accepts an `Idempotency-Key` header: a request that is repeated with the same key runs once.
+Onefold stores each job once, however often it is published, and pushes it to your endpoint, signed.
+Its toolkit (claims, locks, steps) does the same for handlers in any language.
+
+- Times are ISO 8601 in UTC. Durations are seconds. An unknown member or parameter is rejected.
+- Lists have `items` and `next`: pass `next` as `after` to get the next page.
+- Errors are `application/problem+json` (RFC 9457). Programs read the `code`, people the `detail`.
+- Every POST accepts the header `Idempotency-Key`: a request that is repeated runs once.
+- A server with API keys needs `Authorization: Bearer of_…`: press **Authorize** to try a call here.
 """
 
 TAGS: Final[Mapping[str, str]] = {
-    "jobs": "Jobs, their deliveries and the steps of a delivery.",
-    "queues": "Queues: publish to them, configure them, replay their dead letters.",
+    "queues": "Queues, their endpoints, limits and signing secrets.",
+    "publish": "Publish jobs, one or many. The same key makes one job.",
+    "jobs": "Find jobs, cancel and delete them, and read their deliveries.",
+    "deliveries": "What a receiver reports about its delivery: ack, nack, defer, heartbeat.",
+    "steps": "Steps of a delivery: each runs once, also if the job runs again.",
+    "dead letters": "Jobs that failed for good: list, replay and delete them.",
+    "schedules": "Jobs by cron expressions.",
     "claims": "Keys that one caller at a time has, with the result of the first.",
     "locks": "Locks with a lease and a fence.",
-    "schedules": "Jobs by cron expressions.",
-    "statistics": "What has happened lately.",
-    "workers": "The processes that run jobs.",
+    "keys": "Stored keys of every surface: find out who holds them, release and settle them.",
+    "workers": "Workers that run, and statistics of the last day.",
     "events": "Events of jobs and keys, as a stream.",
-    "keys": "Stored keys of every surface: find, release and settle them.",
-    "why": "Why a request was a duplicate.",
-    "push": "Requests of Onefold to the endpoint of a queue.",
+    "push": "The requests that Onefold sends to the endpoint of a queue.",
 }
 """The tags of the operations, with their descriptions."""
+PATH_PARAMETERS: Final[Mapping[str, str]] = {
+    "name": "The name, percent-encoded if need be.",
+    "id": "The id, as an earlier response has it.",
+    "surface": "The surface of the key: http, webhook, form, once, publish, lock, or your own.",
+    "key": "The key, percent-encoded.",
+}
 PUSH_HEADERS: Final[Mapping[str, str]] = {
     "webhook-id": "The id of the job, the same for every delivery of it.",
     "webhook-timestamp": "When this delivery was signed: seconds since the epoch.",
@@ -143,13 +152,16 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     components["Problem"] = _problem_document(components["Problem"])
     refs = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
+    for route in sorted(routes, key=lambda route: list(TAGS).index(route.tag)):
         path = _PARAMETER.sub(r"{\1}", route.path)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, refs)
+    webhooks = {"push": {"post": _push(refs[PushEnvelope])}}
+    _describe(components, kinds)
+    _exemplify(components, [*paths.values(), *webhooks.values()])
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Onefold",
+            "title": "Onefold API",
             "version": version,
             "description": INTRODUCTION,
             "contact": {"name": "The Onefold maintainers"},
@@ -158,13 +170,101 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
         "servers": servers(""),
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": paths,
-        "webhooks": {"push": {"post": _push(refs[PushEnvelope])}},
+        "webhooks": webhooks,
         "components": {
             "schemas": components,
-            "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer"}},
+            "examples": PROBLEM_EXAMPLES,
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key: `onefold apikeys create --scope admin`.",
+                }
+            },
         },
         "security": [{"apiKey": []}, {}],
     }
+
+
+def _describe(components: dict[str, Any], kinds: Iterable[Any]) -> None:
+    """Add the docstrings of the fields to the members of the schemas."""
+    # Backoff is a type that msgspec does not know, so its structs stand within the members.
+    described = described_structs([*kinds, Exponential, Fixed])
+    for name, schema in components.items():
+        # The schema of a generic struct has its parameters in its name: `Enqueued_Any_`.
+        texts = described.get(name) or described[name.partition("_")[0]]
+        for member, about in schema.get("properties", {}).items():
+            if member in texts:
+                _add_text(about, texts[member])
+            for each in _within(about):
+                if each.get("title") in {"Exponential", "Fixed"}:
+                    _describe_backoff(each, described[each["title"]])
+
+
+def _within(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A schema, and its alternatives."""
+    yield schema
+    for each in schema.get("anyOf", ()):
+        yield from _within(each)
+
+
+def _describe_backoff(schema: dict[str, Any], texts: Mapping[str, str]) -> None:
+    for member, about in schema["properties"].items():
+        if member == "type":
+            about["description"] = "Which kind of backoff it is."
+            about["examples"] = about["enum"]
+        else:
+            _add_text(about, texts[member])
+            about["examples"] = [EXAMPLES["fields"][member]]
+
+
+def _add_text(schema: dict[str, Any], text: str) -> None:
+    """The description of a member; that of its type, which is its unit, comes last."""
+    units = {each["description"] for each in _within(schema) if "description" in each}
+    units &= {SECONDS}
+    schema["description"] = " ".join([text, *units])
+
+
+def _exemplify(components: dict[str, Any], items: Iterable[dict[str, Any]]) -> None:
+    """Add an example to each member of the schemas, from those of the requests and responses."""
+    found: dict[tuple[str, str], Any] = {}
+    for operation in (operation for methods in items for operation in methods.values()):
+        bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+        for content in (each for body in bodies for each in body.get("content", {}).values()):
+            for example in content["examples"].values():
+                _collect(content["schema"], example.get("value"), components, found)
+    problem = PROBLEM_EXAMPLES["invalid_input"]["value"]
+    found |= {("Problem", member): value for member, value in problem.items()}
+    _add_examples(components, found)
+
+
+def _add_examples(components: dict[str, Any], found: Mapping[tuple[str, str], Any]) -> None:
+    for name, schema in components.items():
+        for member, about in schema.get("properties", {}).items():
+            if "$ref" in str(about):
+                continue  # its members have examples
+            value = found.get((name, member), EXAMPLES["fields"].get(member))
+            if value is not None:
+                about["examples"] = [None if about.get("type") == "null" else value]
+
+
+def _collect(
+    schema: dict[str, Any], value: Any, components: dict[str, Any], found: dict[Any, Any]
+) -> None:
+    if "$ref" in schema and is_object(value):
+        name = schema["$ref"].rpartition("/")[2]
+        for member, about in components[name].get("properties", {}).items():
+            inner = value.get(member)
+            if inner not in (None, [], {}, ""):
+                found.setdefault((name, member), inner)
+                _collect(about, inner, components, found)
+    elif isinstance(value, list):
+        for each in _within(schema):
+            for one in cast("list[Any]", value) if "items" in each else ():
+                _collect(each["items"], one, components, found)
+    else:
+        for each in schema.get("anyOf", ()):
+            _collect(each, value, components, found)
 
 
 def servers(root: str) -> list[dict[str, str]]:
@@ -183,7 +283,13 @@ def _require_written(schema: dict[str, Any]) -> None:
 
 def _problem_document(schema: dict[str, Any]) -> dict[str, Any]:
     """The members of a problem; retry_after and link are headers, and extra are more members."""
-    members = {name: {"type": "string"} for name in ("instance", "requestId")}
+    members: dict[str, Any] = {
+        "instance": {"type": "string", "description": "The path of the request."},
+        "requestId": {
+            "type": "string",
+            "description": "The id of the request, as in the log of the server.",
+        },
+    }
     for name in ("type", "title", "status", "detail", "code"):
         members[name] = schema["properties"][name]
     about = "For SimpleQ's SDK: a sentence, or the errors by field."
@@ -192,25 +298,42 @@ def _problem_document(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operation(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
+    example = EXAMPLES["operations"][route.name]
+    needs = "" if route.scope is None else f"\n\nAn API key needs the scope `{route.scope}`."
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "description": route.description,
-        "tags": [route.path.split("/")[2]],
-        "parameters": _parameters(route),
-        "responses": _responses(route, refs),
+        "description": f"{route.description}{needs}",
+        "tags": [route.tag],
+        "parameters": _parameters(route, example),
+        "responses": _responses(route, refs, example),
     }
     if route.scope is None:
         operation["security"] = []
     if route.body is not None:
         required = not route.body_optional
-        operation["requestBody"] = _body(refs[route.body], EXAMPLES[route.name], required=required)
+        operation["requestBody"] = _body(route.body, refs, example["bodies"], required=required)
     return operation
 
 
-def _body(schema: Any, example: Any, *, required: bool = True) -> dict[str, Any]:
-    content = {"schema": schema, "examples": {"usual": {"value": example}}}
-    return {"required": required, "content": {"application/json": content}}
+def _body(
+    kind: Any, refs: dict[Any, Any], examples: Mapping[str, Any], *, required: bool = True
+) -> dict[str, Any]:
+    content = {"schema": refs[kind], "examples": _named(examples)}
+    return {
+        "description": _about(kind),
+        "required": required,
+        "content": {"application/json": content},
+    }
+
+
+def _named(examples: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"summary": name, "value": value} for name, value in examples.items()}
+
+
+def _about(kind: Any) -> str:
+    """The first sentence about a struct."""
+    return on_the_wire((getdoc(kind) or "").partition("\n\n")[0])
 
 
 def _push(envelope: Any) -> dict[str, Any]:
@@ -225,24 +348,38 @@ def _push(envelope: Any) -> dict[str, Any]:
         "tags": ["push"],
         "security": [],
         "parameters": [
-            _parameter(name, "header", _NAME, about, required=name in (FENCE, ATTEMPT))
+            _parameter(
+                name,
+                "header",
+                {**_NAME, "examples": [EXAMPLES["headers"][name]]},
+                about,
+                required=name in (FENCE, ATTEMPT),
+            )
             for name, about in PUSH_HEADERS.items()
         ],
-        "requestBody": _body(envelope, PUSHED),
+        "requestBody": _body(
+            PushEnvelope, {PushEnvelope: envelope}, EXAMPLES["operations"]["pushJob"]["bodies"]
+        ),
         "responses": {status: {"description": about} for status, about in PUSH_ANSWERS.items()},
     }
 
 
-def _parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: Route, example: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = [
-        _parameter(name, "path", _NAME, required=True) for name in _PARAMETER.findall(route.path)
+        _parameter(name, "path", _NAME, PATH_PARAMETERS[name], required=True)
+        | {"example": example["path"][name]}
+        for name in _PARAMETER.findall(route.path)
     ]
     if route.query is not None:
         _, components = msgspec.json.schema_components([route.query], ref_template=_REF)
         query = components[route.query.__name__]
+        texts = described_structs([route.query])[route.query.__name__]
         for name, schema in query["properties"].items():
+            # Within the schema: the page would fill the parameter itself in.
+            value = example.get("query", {}).get(name, EXAMPLES["fields"][name])
+            shown = {**schema, "examples": [value]}
             required = name in query.get("required", ())
-            found.append(_parameter(name, "query", schema, required=required))
+            found.append(_parameter(name, "query", shown, texts[name], required=required))
     if route.method == "POST":
         about = "The same for every retry of one request; new for every new one."
         found.append(_parameter("Idempotency-Key", "header", _KEY, about))
@@ -250,7 +387,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _parameter(
-    name: str, place: str, schema: Any, about: str = "", *, required: bool = False
+    name: str, place: str, schema: Any, about: str, *, required: bool = False
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -261,109 +398,65 @@ def _parameter(
     }
 
 
-def _responses(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
-    responses: dict[str, Any] = {}
+def _responses(
+    route: Route, refs: dict[Any, Any], example: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    responses: dict[str, dict[str, Any]] = {}
     for status, kind in route.answers.items():
-        if isinstance(kind, str):
-            responses[str(status)] = _response(status, kind, {"type": "string"})
-        else:
-            responses[str(status)] = _response(status, "application/json", refs.get(kind))
-    statuses = {*_ALWAYS, *route.problems}
-    if route.body is not None or route.method == "POST":
-        statuses.update(_WITH_BODY)
-    if route.method == "POST":
-        statuses.update(_WITH_KEY)
-    if "{" in route.path:
-        statuses.add(404)
-    for status in sorted(statuses):
-        problem = _response(status, "application/problem+json", refs[Problem])
-        responses.setdefault(str(status), problem)
+        phrase = HTTPStatus(status).phrase
+        if kind is None:
+            responses[str(status)] = {"description": f"{phrase}: it is done."}
+            continue
+        is_text = isinstance(kind, str)
+        content = {
+            "schema": {"type": "string"} if is_text else refs[kind],
+            "examples": _named({phrase: example["answers"][str(status)]}),
+        }
+        responses[str(status)] = {
+            "description": f"{phrase}. {route.summary if is_text else _about(kind)}",
+            "content": {kind if is_text else "application/json": content},
+        }
+    for status, kinds in sorted(problems_of(route).items()):
+        if str(status) not in responses:
+            responses[str(status)] = _problem_response(kinds, refs[Problem])
     return responses
 
 
-def _response(status: int, media_type: str, schema: Any) -> dict[str, Any]:
-    response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-    if schema is not None:
-        response["content"] = {media_type: {"schema": schema}}
-    return response
+def problems_of(route: Route) -> dict[int, list[ProblemKind]]:
+    """The kinds of problems that a route may return, by status."""
+    kinds = [*_ALWAYS, *route.problems]
+    if route.body is not None or route.method == "POST":
+        kinds += _WITH_BODY
+    if route.method == "POST":
+        kinds += _WITH_KEY if route.keyed == "claim" else (KEY_INVALID,)
+    if "{" in route.path:
+        kinds.append(NOT_FOUND)
+    found: dict[int, list[ProblemKind]] = {}
+    for kind in dict.fromkeys(kinds):
+        found.setdefault(kind.status, []).append(kind)
+    return found
 
 
-_STYLE: Final = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
-section { border-top: 1px solid #ccc; padding: .5rem 0 1rem; }
-h2 code { font-size: 1rem; } table { border-collapse: collapse; }
-td, th { padding: .2rem 1rem .2rem 0; text-align: left; vertical-align: top; }
-.method { display: inline-block; min-width: 4rem; font-weight: bold; }
-"""
+def _problem_response(kinds: Sequence[ProblemKind], schema: Any) -> dict[str, Any]:
+    examples = {kind.code: {"$ref": f"#/components/examples/{kind.code}"} for kind in kinds}
+    about = "; ".join(f"`{kind.code}`: {kind.title.lower()}" for kind in kinds)
+    content = {"schema": schema, "examples": examples}
+    return {"description": f"{about}.", "content": {"application/problem+json": content}}
 
 
-def page(described: dict[str, Any]) -> str:
-    """The HTML page of a document."""
-    schemas = described["components"]["schemas"]
-    sections = [
-        _section(path, method.upper(), operation, schemas)
-        for path, methods in described["paths"].items()
-        for method, operation in methods.items()
-    ]
-    return "\n".join(
-        [
-            "<!doctype html><html lang=en><meta charset=utf-8>",
-            '<meta name="viewport" content="width=device-width">',
-            f"<title>Onefold API</title><style>{_STYLE}</style>",
-            f"<h1>Onefold API <small>{escape(described['info']['version'])}</small></h1>",
-            f"<p>{escape(described['info']['description'])}</p>",
-            '<p>The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>',
-            *sections,
-            "</html>",
-        ]
-    )
+def _problem_examples() -> dict[str, Any]:
+    """An example of each problem, by its code."""
+    examples: dict[str, Any] = {}
+    for kind in (*KINDS, *web_problems.KINDS):
+        if detail := kind.detail or EXAMPLES["problems"].get(kind.code):
+            response = problem_response(
+                make(kind, detail),
+                instance="/v1/queues/payments/jobs",
+                request_id=EXAMPLES["fields"]["requestId"],
+            )
+            value = msgspec.json.decode(response.body)
+            examples[kind.code] = {"summary": kind.title, "value": value}
+    return examples
 
 
-def _section(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
-    lines = [
-        f'<section id="{escape(operation["operationId"])}">',
-        f"<h2><span class=method>{method}</span> <code>{escape(path)}</code></h2>",
-        f"<p>{escape(operation['summary'])}</p>",
-        f"<p>{escape(operation['description'])}</p>",
-        "<table>",
-    ]
-    for given in operation["parameters"]:
-        kind = f"{given['in']}, {_kind(given['schema'])}"
-        lines.append(_row(given["name"], kind, given["description"]))
-    if "requestBody" in operation:
-        content = operation["requestBody"]["content"]["application/json"]
-        schema = schemas[content["schema"]["$ref"].rpartition("/")[2]]
-        for name, given in schema["properties"].items():
-            required = ", required" if name in schema.get("required", ()) else ""
-            lines.append(_row(name, f"body, {_kind(given)}{required}", ""))
-        curl = _curl(path, method, content["examples"]["usual"]["value"])
-        lines.append(f"</table><pre>{escape(curl)}</pre>")
-    else:
-        lines.append("</table>")
-    lines.append(f"<p>Responses: {', '.join(operation['responses'])}</p></section>")
-    return "\n".join(lines)
-
-
-def _curl(path: str, method: str, body: Any) -> str:
-    text = json.dumps(body).replace("'", "'\\''")
-    return (
-        f"curl -X {method} http://127.0.0.1:7890{path} \\\n"
-        '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
-        f"  -d '{text}'"
-    )
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"])
-    if "enum" in schema:
-        return " or ".join(str(one) for one in schema["enum"])
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    return str(schema.get("type", "any"))
-
-
-def _row(name: str, kind: str, text: str) -> str:
-    cells = f"<td><code>{escape(name)}</code></td><td>{escape(kind)}</td><td>{escape(text)}</td>"
-    return f"<tr>{cells}</tr>"
+PROBLEM_EXAMPLES: Final = _problem_examples()

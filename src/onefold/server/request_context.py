@@ -12,6 +12,7 @@ from msgspec.structs import fields
 
 from onefold.errors import ConflictingOptions
 from onefold.model.wire import BadBody, camel
+from onefold.web.problems import ProblemKind
 
 if TYPE_CHECKING:
     from onefold.app.onefold import Onefold, Tenant  # noqa: TC004 - never decoded
@@ -101,8 +102,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[int, Any]
     """The type of each response by status, without problems; None has no body, and a text is the
     media type of a response that is not JSON."""
-    problems: tuple[int, ...] = ()
-    """Statuses of problems, without those that every such route may return."""
+    tag: str = ""
+    """The group of the operation in the reference."""
+    problems: tuple[ProblemKind, ...] = ()
+    """The problems of the route, without those that every such route may return."""
     keyed: Keyed = "claim"
     """What a POST does with an Idempotency-Key. `claim`: the dispatch claims it and replays the
     response. `native`: the endpoint uses it in its own statement."""
@@ -116,11 +119,16 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class RouteTable(list[Route]):
     """The routes of one module. The function is the operation: its name, summary, description.
 
-    ROUTES = RouteTable()
+    ROUTES = RouteTable("schedules")
 
     @ROUTES.add("GET", "/v1/schedules/{name}", scope="work", answers={200: Schedule})
     async def get_schedule(request: RequestContext) -> Reply: ...
     """
+
+    def __init__(self, tag: str = "") -> None:
+        """`tag` is the group of the routes in the reference."""
+        super().__init__()
+        self._tag = tag
 
     def add(
         self,
@@ -131,7 +139,7 @@ class RouteTable(list[Route]):
         answers: Mapping[int, Any],
         body: Any = None,
         query: Any = None,
-        problems: tuple[int, ...] = (),
+        problems: tuple[ProblemKind, ...] = (),
         keyed: Keyed = "claim",
         confirms: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
@@ -151,6 +159,7 @@ class RouteTable(list[Route]):
                 body_optional=body is not None and not any(f.required for f in fields(body)),
                 query=query,
                 answers=answers,
+                tag=self._tag,
                 problems=problems,
                 keyed=keyed,
                 confirms=confirms,

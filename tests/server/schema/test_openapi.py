@@ -21,7 +21,7 @@ from onefold.model.outcome import OVERLOADED_STATUSES
 from onefold.push.deliver import body_of, headers_of
 from onefold.server import ServerSettings, create_app
 from onefold.server.app import ROUTES
-from onefold.server.openapi import document
+from onefold.server.openapi import document, problems_of
 from onefold.server.problems import KINDS
 from onefold.server.request_context import Route
 from onefold.web.webhooks.signing import Signer
@@ -40,7 +40,8 @@ def test_the_reference_lists_every_route_and_no_other() -> None:
 
     rows = [(method, path, scope) for method, path, scope, _ in ROWS.findall(page)]
 
-    own = [("GET", path, "-") for path in ("/healthz", "/readyz", "/v1/openapi.json", "/v1/docs")]
+    paths = ("/healthz", "/readyz", "/v1/openapi.json", "/v1/docs", "/v1/docs/{file}")
+    own = [("GET", path, "-") for path in paths]
     own.append(("GET", "/metrics", "admin"))
     assert rows == [
         *((route.method, route.path, route.scope or "-") for route in ROUTES),
@@ -217,6 +218,9 @@ def test_what_is_asked_at_random_is_answered_as_the_document_says(
             case.path_parameters.update(
                 {name: known[name] for name in case.path_parameters if name in known}
             )
-        case.call_and_validate(headers={"Host": "localhost"})
+        response = case.call_and_validate(headers={"Host": "localhost"})
+        if response.headers["content-type"][0] == "application/problem+json":
+            codes = [kind.code for kind in problems_of(route)[response.status_code]]
+            assert response.json()["code"] in codes
 
     ask()

@@ -35,7 +35,7 @@ from onefold.runtime import Pause, Procedure, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
 from onefold.server.problems import BUSY, refused
 from onefold.server.request_context import Reply, RouteTable
-from onefold.web.problems import KEY_REUSED, OUTCOME_UNKNOWN
+from onefold.web.problems import KEY_REUSED, LEASE_LOST, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from onefold.databases import Build
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
     from onefold.web.problems import Refused
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("claims")
+LOCKS: Final = RouteTable("locks")
 
 SHORTEST: Final = timedelta(milliseconds=1)
 TTL: Final = 30.0
@@ -129,6 +130,7 @@ class Released(Answer):
     scope="work",
     body=ClaimBody,
     answers={201: ClaimReply, 200: ClaimReply},
+    problems=(BUSY, OUTCOME_UNKNOWN, KEY_REUSED),
 )
 async def claim(request: RequestContext) -> Reply:
     """Take a key.
@@ -212,7 +214,14 @@ def _refused(answer: Busy | Mismatch | Unknown) -> Refused:
     return refused(OUTCOME_UNKNOWN, detail, extra=extra)
 
 
-@ROUTES.add("POST", "/v1/claims/{id}/settle", scope="work", body=SettleBody, answers={200: Settled})
+@ROUTES.add(
+    "POST",
+    "/v1/claims/{id}/settle",
+    scope="work",
+    body=SettleBody,
+    answers={200: Settled},
+    problems=(LEASE_LOST,),
+)
 async def settle_claim(request: RequestContext) -> Reply:
     """Store the result of a claim.
 
@@ -237,7 +246,12 @@ async def release_claim(request: RequestContext) -> Reply:
 
 
 @ROUTES.add(
-    "POST", "/v1/claims/{id}/heartbeat", scope="work", body=RenewBody, answers={200: Renewed}
+    "POST",
+    "/v1/claims/{id}/heartbeat",
+    scope="work",
+    body=RenewBody,
+    answers={200: Renewed},
+    problems=(LEASE_LOST,),
 )
 async def renew_claim(request: RequestContext) -> Reply:
     """Extend the lease of a claim.
@@ -259,7 +273,9 @@ async def _renewed(
     return Reply(200, Renewed(lease_until=until))
 
 
-@ROUTES.add("POST", "/v1/locks", scope="work", body=LockBody, answers={201: ClaimReply})
+@LOCKS.add(
+    "POST", "/v1/locks", scope="work", body=LockBody, answers={201: ClaimReply}, problems=(BUSY,)
+)
 async def lock(request: RequestContext) -> Reply:
     """Take a lock.
 
@@ -289,7 +305,7 @@ def _acquired(wanted: Wanted, wait: timedelta) -> Procedure[Claim]:
         yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
 
 
-@ROUTES.add(
+@LOCKS.add(
     "POST", "/v1/locks/{id}/release", scope="work", body=ClaimFenceBody, answers={200: Released}
 )
 async def release_lock(request: RequestContext) -> Reply:
@@ -305,8 +321,13 @@ async def release_lock(request: RequestContext) -> Reply:
     return Reply(200, Released(released=bool(released)))
 
 
-@ROUTES.add(
-    "POST", "/v1/locks/{id}/heartbeat", scope="work", body=RenewLockBody, answers={200: Renewed}
+@LOCKS.add(
+    "POST",
+    "/v1/locks/{id}/heartbeat",
+    scope="work",
+    body=RenewLockBody,
+    answers={200: Renewed},
+    problems=(LEASE_LOST,),
 )
 async def renew_lock(request: RequestContext) -> Reply:
     """Extend a lock.
@@ -318,7 +339,7 @@ async def renew_lock(request: RequestContext) -> Reply:
     return await _renewed(request, held, body.ttl, "ttl", subject="lock")
 
 
-@ROUTES.add("DELETE", "/v1/locks/{id}", scope="work", answers={200: Released})
+@LOCKS.add("DELETE", "/v1/locks/{id}", scope="work", answers={200: Released})
 async def delete_lock(request: RequestContext) -> Reply:
     """Release a lock.
 

@@ -10,13 +10,14 @@ from onefold.model import checks
 from onefold.model.checks import qualified
 from onefold.model.job import Enqueued, EnqueuedMany, JobPage
 from onefold.model.wire import Answer, Body
+from onefold.server.problems import GONE, JOB_NOT_FOUND, QUEUE_NOT_FOUND, WRONG_STATE
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.jobs import JobFilters, job_id_of, page_of_tenant
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("dead letters")
 _DEAD: Final = "/v1/queues/{name}/dead"
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
@@ -69,7 +70,9 @@ class Deleted(Answer):
     """True if the limit was reached: there may be more."""
 
 
-@ROUTES.add("GET", _DEAD, scope="work", query=DeadQuery, answers={200: JobPage}, problems=(404,))
+@ROUTES.add(
+    "GET", _DEAD, scope="work", query=DeadQuery, answers={200: JobPage}, problems=(QUEUE_NOT_FOUND,)
+)
 async def list_dead(request: RequestContext) -> Reply:
     """List the dead letters of a queue, the newest first.
 
@@ -85,7 +88,12 @@ async def list_dead(request: RequestContext) -> Reply:
 
 
 @ROUTES.add(
-    "DELETE", _DEAD, scope="admin", query=DeleteQuery, answers={200: Deleted}, problems=(404,)
+    "DELETE",
+    _DEAD,
+    scope="admin",
+    query=DeleteQuery,
+    answers={200: Deleted},
+    problems=(QUEUE_NOT_FOUND,),
 )
 async def delete_dead(request: RequestContext) -> Reply:
     """Remove dead letters by filter, and free their keys.
@@ -105,7 +113,7 @@ async def delete_dead(request: RequestContext) -> Reply:
     scope="admin",
     body=ReplayManyBody,
     answers={200: EnqueuedMany},
-    problems=(404,),
+    problems=(QUEUE_NOT_FOUND,),
 )
 async def replay_dead(request: RequestContext) -> Reply:
     """Replay dead letters by filter.
@@ -129,7 +137,7 @@ async def replay_dead(request: RequestContext) -> Reply:
     scope="admin",
     body=ReplayBody,
     answers={200: Enqueued},
-    problems=(404, 409, 410),
+    problems=(JOB_NOT_FOUND, WRONG_STATE, GONE),
 )
 async def replay_job(request: RequestContext) -> Reply:
     """Replay a dead or cancelled job.

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from onefold.model.timestamps import Duration
 from onefold.model.wire import Body, Fence
+from onefold.server.problems import JOB_NOT_FOUND
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.jobs import job_id_of
 from onefold.server.simpleq import SimpleqEnded, simpleq_ended
+from onefold.web.problems import LEASE_LOST
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("deliveries")
 
 
 class AckBody(Body):
@@ -62,7 +64,14 @@ class HeartbeatBody(Body):
     """The number of the delivery; also in the header Onefold-Fence."""
 
 
-@ROUTES.add("POST", "/v1/jobs/{id}/ack", scope="work", body=AckBody, answers={200: SimpleqEnded})
+@ROUTES.add(
+    "POST",
+    "/v1/jobs/{id}/ack",
+    scope="work",
+    body=AckBody,
+    answers={200: SimpleqEnded},
+    problems=(JOB_NOT_FOUND, LEASE_LOST),
+)
 async def acknowledge_job(request: RequestContext) -> Reply:
     """Acknowledge a delivery: the work is done.
 
@@ -77,7 +86,14 @@ async def acknowledge_job(request: RequestContext) -> Reply:
     return Reply(200, simpleq_ended(ended))
 
 
-@ROUTES.add("POST", "/v1/jobs/{id}/nack", scope="work", body=NackBody, answers={200: SimpleqEnded})
+@ROUTES.add(
+    "POST",
+    "/v1/jobs/{id}/nack",
+    scope="work",
+    body=NackBody,
+    answers={200: SimpleqEnded},
+    problems=(JOB_NOT_FOUND, LEASE_LOST),
+)
 async def nack_job(request: RequestContext) -> Reply:
     """Report that a delivery has failed.
 
@@ -95,7 +111,12 @@ async def nack_job(request: RequestContext) -> Reply:
 
 
 @ROUTES.add(
-    "POST", "/v1/jobs/{id}/defer", scope="work", body=DeferBody, answers={200: SimpleqEnded}
+    "POST",
+    "/v1/jobs/{id}/defer",
+    scope="work",
+    body=DeferBody,
+    answers={200: SimpleqEnded},
+    problems=(JOB_NOT_FOUND, LEASE_LOST),
 )
 async def defer_job(request: RequestContext) -> Reply:
     """Defer a delivery, without using an attempt.
@@ -115,7 +136,12 @@ async def defer_job(request: RequestContext) -> Reply:
 
 
 @ROUTES.add(
-    "POST", "/v1/jobs/{id}/heartbeat", scope="work", body=HeartbeatBody, answers={200: SimpleqEnded}
+    "POST",
+    "/v1/jobs/{id}/heartbeat",
+    scope="work",
+    body=HeartbeatBody,
+    answers={200: SimpleqEnded},
+    problems=(JOB_NOT_FOUND, LEASE_LOST),
 )
 async def heartbeat_job(request: RequestContext) -> Reply:
     """Extend the lease of a delivery.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onefold.server.events import EventMessage, Subscription
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("events")
 
 Farewell: TypeAlias = End | Literal["revoked", "unavailable"]
 

@@ -14,6 +14,7 @@ from onefold.model.job import JobPage
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.operations import attempts as history
+from onefold.server.problems import JOB_NOT_FOUND, WRONG_STATE
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.simpleq import SimpleqJob, simpleq_job
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from onefold.model.job import Job
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("jobs")
 
 LONGEST_PAGE: Final = 100
 """Jobs on a page: each may have a payload of a mebibyte."""
@@ -95,7 +96,9 @@ def job_id_of(request: RequestContext) -> str:
         raise JobNotFound(repr(given[:_SHOWN])) from error
 
 
-@ROUTES.add("GET", "/v1/jobs/{id}", scope="publish", answers={200: SimpleqJob}, problems=(404,))
+@ROUTES.add(
+    "GET", "/v1/jobs/{id}", scope="publish", answers={200: SimpleqJob}, problems=(JOB_NOT_FOUND,)
+)
 async def get_job(request: RequestContext) -> Reply:
     """Get a job.
 
@@ -113,7 +116,7 @@ async def get_job(request: RequestContext) -> Reply:
     "/v1/jobs/{id}/attempts",
     scope="publish",
     answers={200: AttemptList},
-    problems=(404,),
+    problems=(JOB_NOT_FOUND,),
 )
 async def get_attempts(request: RequestContext) -> Reply:
     """List the deliveries of a job.
@@ -158,7 +161,7 @@ def of_tenant(job: Job) -> Job:
     scope="publish",
     body=CancelBody,
     answers={200: Cancelled},
-    problems=(404, 409),
+    problems=(JOB_NOT_FOUND, WRONG_STATE),
 )
 async def cancel_job(request: RequestContext) -> Reply:
     """Cancel a queued or running job.
@@ -171,7 +174,9 @@ async def cancel_job(request: RequestContext) -> Reply:
     return Reply(200, Cancelled(id=job_id, already=not changed))
 
 
-@ROUTES.add("DELETE", "/v1/jobs/{id}", scope="admin", answers={204: None}, problems=(404,))
+@ROUTES.add(
+    "DELETE", "/v1/jobs/{id}", scope="admin", answers={204: None}, problems=(JOB_NOT_FOUND,)
+)
 async def delete_job(request: RequestContext) -> Reply:
     """Delete a job in any state.
 

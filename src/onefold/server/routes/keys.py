@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", StoredKey, KeyHolder)
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("keys")
 
 PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Status: TypeAlias = Annotated[int, msgspec.Meta(ge=200, le=599)]

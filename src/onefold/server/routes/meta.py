@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from onefold import __version__
 from onefold.errors import OnefoldError
 from onefold.model import wire
-from onefold.server.openapi import document, page, servers
+from onefold.server.openapi import document, servers
+from onefold.server.reference_page import reference, reference_file
 from onefold.server.request_context import Reply, RouteTable
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 2.0
 """Seconds that the database may take to respond."""
-PAGE_HEADERS: Final = (
-    ("content-type", "text/html; charset=utf-8"),
-    ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
-)
 
 
 class Health(wire.Answer):
@@ -68,26 +65,18 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> Sequen
     def text() -> bytes:
         return wire.encode(described())
 
-    @cache
-    def html() -> bytes:
-        return page(described()).encode()
-
     async def openapi(request: RequestContext) -> Reply:
         """This document."""
         root = request.root
         body = wire.encode(described() | {"servers": servers(root)}) if root else text()
         return Reply(200, body, (("content-type", "application/json"),))
 
-    async def reference(request: RequestContext) -> Reply:
-        """The same for people."""
-        del request
-        return Reply(200, html(), PAGE_HEADERS)
-
     own = RouteTable()
     own.add("GET", "/healthz", scope=None, answers={200: Health})(health)
     own.add("GET", "/readyz", scope=None, answers={200: Health, 503: Health})(readiness)
     own.add("GET", "/v1/openapi.json", scope=None, answers={200: "application/json"})(openapi)
     own.add("GET", "/v1/docs", scope=None, answers={200: "text/html"})(reference)
+    own.add("GET", "/v1/docs/{file}", scope=None, answers={200: "text/css"})(reference_file)
     if metrics is not None:
         own.add("GET", "/metrics", scope="admin", answers={200: "text/plain"})(metrics.metrics)
     return own

@@ -15,8 +15,10 @@ from onefold.model.job import EnqueuedMany, JobTemplate, NewJob, OnDuplicate, On
 from onefold.model.timestamps import Duration, Moment
 from onefold.model.wire import BadBody, Body, camel
 from onefold.operations.enqueue import policy
+from onefold.server.problems import ALREADY_ENQUEUED, QUEUE_NOT_FOUND
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.simpleq import SimpleqEnqueued, simpleq_enqueued
+from onefold.web.problems import KEY_REUSED
 
 if TYPE_CHECKING:
     from onefold.model.queue import QueueSettings
@@ -32,7 +34,7 @@ KNOWN: Final = 200
 MOST: Final = 10_000
 """Jobs of one batch."""
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("publish")
 
 
 class JobBody(JobTemplate, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -86,7 +88,7 @@ class BatchBody(Body):
     scope="publish",
     body=PublishBody,
     answers={CREATED: SimpleqEnqueued, KNOWN: SimpleqEnqueued},
-    problems=(404, 409, 422),
+    problems=(QUEUE_NOT_FOUND, ALREADY_ENQUEUED, KEY_REUSED),
     keyed="native",
     confirms=True,
 )
@@ -181,7 +183,7 @@ policy_of: Final = lru_cache(maxsize=256)(policy)
     scope="publish",
     body=BatchBody,
     answers={CREATED: EnqueuedMany, KNOWN: EnqueuedMany},
-    problems=(404, 409, 422),
+    problems=(QUEUE_NOT_FOUND, ALREADY_ENQUEUED, KEY_REUSED),
     keyed="native",
 )
 async def publish_jobs(request: RequestContext) -> Reply:

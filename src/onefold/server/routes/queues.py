@@ -16,12 +16,13 @@ from onefold.model.retry import DEFAULT_BACKOFF
 from onefold.model.timestamps import Duration, as_duration
 from onefold.model.wire import Body, Query, camel, members_of
 from onefold.push.address import AddressPolicy, endpoint
+from onefold.server.problems import QUEUE_NOT_EMPTY, QUEUE_NOT_FOUND
 from onefold.server.request_context import Reply, RouteTable
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("queues")
 _QUEUES: Final = "/v1/queues"
 _QUEUE: Final = "/v1/queues/{name}"
 
@@ -93,7 +94,9 @@ async def put_queue(request: RequestContext) -> Reply:
     return Reply(201 if saved.is_new else 200, _with_defaults(saved))
 
 
-@ROUTES.add("GET", _QUEUE, scope="work", query=QueueQuery, answers={200: Queue}, problems=(404,))
+@ROUTES.add(
+    "GET", _QUEUE, scope="work", query=QueueQuery, answers={200: Queue}, problems=(QUEUE_NOT_FOUND,)
+)
 async def get_queue(request: RequestContext) -> Reply:
     """Get a queue.
 
@@ -110,7 +113,7 @@ async def get_queue(request: RequestContext) -> Reply:
     scope="admin",
     query=DeleteQueueQuery,
     answers={204: None},
-    problems=(404, 409),
+    problems=(QUEUE_NOT_FOUND, QUEUE_NOT_EMPTY),
 )
 async def delete_queue(request: RequestContext) -> Reply:
     """Remove a queue.
@@ -125,7 +128,9 @@ async def delete_queue(request: RequestContext) -> Reply:
     return Reply(204)
 
 
-@ROUTES.add("POST", f"{_QUEUE}/pause", scope="admin", answers={200: Queue}, problems=(404,))
+@ROUTES.add(
+    "POST", f"{_QUEUE}/pause", scope="admin", answers={200: Queue}, problems=(QUEUE_NOT_FOUND,)
+)
 async def pause_queue(request: RequestContext) -> Reply:
     """Pause a queue: no worker or endpoint receives its jobs.
 
@@ -135,7 +140,9 @@ async def pause_queue(request: RequestContext) -> Reply:
     return _changed(request, await request.calls.queues.apause(_name(request)))
 
 
-@ROUTES.add("POST", f"{_QUEUE}/resume", scope="admin", answers={200: Queue}, problems=(404,))
+@ROUTES.add(
+    "POST", f"{_QUEUE}/resume", scope="admin", answers={200: Queue}, problems=(QUEUE_NOT_FOUND,)
+)
 async def resume_queue(request: RequestContext) -> Reply:
     """Resume a paused queue.
 
@@ -145,7 +152,13 @@ async def resume_queue(request: RequestContext) -> Reply:
     return _changed(request, await request.calls.queues.aresume(_name(request)))
 
 
-@ROUTES.add("GET", f"{_QUEUE}/secret", scope="admin", answers={200: QueueSecrets}, problems=(404,))
+@ROUTES.add(
+    "GET",
+    f"{_QUEUE}/secret",
+    scope="admin",
+    answers={200: QueueSecrets},
+    problems=(QUEUE_NOT_FOUND,),
+)
 async def get_secret(request: RequestContext) -> Reply:
     """Get the secrets that sign the pushes of a queue.
 
@@ -160,7 +173,7 @@ async def get_secret(request: RequestContext) -> Reply:
     scope="admin",
     body=SecretBody,
     answers={200: QueueSecrets},
-    problems=(404,),
+    problems=(QUEUE_NOT_FOUND,),
 )
 async def rotate_secret(request: RequestContext) -> Reply:
     """Sign with a new secret; the old one also signs for a while.

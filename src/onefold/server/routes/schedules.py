@@ -11,14 +11,14 @@ from onefold.errors import ScheduleNotFound
 from onefold.model import checks
 from onefold.model.checks import qualified, shown
 from onefold.model.schedule import Schedule, ScheduleList, ScheduleSettings
-from onefold.server.problems import NOT_INSTALLED
+from onefold.server.problems import NOT_INSTALLED, QUEUE_NOT_FOUND, SCHEDULE_NOT_FOUND
 from onefold.server.request_context import Reply, RouteTable
 from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("schedules")
 _SCHEDULE: Final = "/v1/schedules/{name}"
 
 
@@ -45,7 +45,7 @@ async def list_schedules(request: RequestContext) -> Reply:
     scope="admin",
     body=ScheduleSettings,
     answers={200: Schedule, 201: Schedule},
-    problems=(501,),
+    problems=(QUEUE_NOT_FOUND, NOT_INSTALLED),
 )
 async def put_schedule(request: RequestContext) -> Reply:
     """Create a schedule, or replace its settings.
@@ -85,7 +85,7 @@ def _check_installed() -> None:
         )
 
 
-@ROUTES.add("GET", _SCHEDULE, scope="work", answers={200: Schedule})
+@ROUTES.add("GET", _SCHEDULE, scope="work", answers={200: Schedule}, problems=(SCHEDULE_NOT_FOUND,))
 async def get_schedule(request: RequestContext) -> Reply:
     """Get a schedule.
 
@@ -94,7 +94,7 @@ async def get_schedule(request: RequestContext) -> Reply:
     return Reply(200, await _found(request))
 
 
-@ROUTES.add("DELETE", _SCHEDULE, scope="admin", answers={204: None})
+@ROUTES.add("DELETE", _SCHEDULE, scope="admin", answers={204: None}, problems=(SCHEDULE_NOT_FOUND,))
 async def delete_schedule(request: RequestContext) -> Reply:
     """Remove a schedule; its jobs stay.
 
@@ -106,7 +106,13 @@ async def delete_schedule(request: RequestContext) -> Reply:
     return Reply(204)
 
 
-@ROUTES.add("POST", f"{_SCHEDULE}/pause", scope="admin", answers={200: ScheduleChange})
+@ROUTES.add(
+    "POST",
+    f"{_SCHEDULE}/pause",
+    scope="admin",
+    answers={200: ScheduleChange},
+    problems=(SCHEDULE_NOT_FOUND,),
+)
 async def pause_schedule(request: RequestContext) -> Reply:
     """Pause a schedule.
 
@@ -115,7 +121,13 @@ async def pause_schedule(request: RequestContext) -> Reply:
     return await _changed(request, changed=await request.calls.schedules.apause(_name(request)))
 
 
-@ROUTES.add("POST", f"{_SCHEDULE}/resume", scope="admin", answers={200: ScheduleChange})
+@ROUTES.add(
+    "POST",
+    f"{_SCHEDULE}/resume",
+    scope="admin",
+    answers={200: ScheduleChange},
+    problems=(SCHEDULE_NOT_FOUND,),
+)
 async def resume_schedule(request: RequestContext) -> Reply:
     """Resume a schedule from now; missed ticks get no job.
 

@@ -19,15 +19,16 @@ from onefold.model.claim import Holding
 from onefold.model.json_text import decode_payload
 from onefold.model.step import Step, StepReply, StepRow
 from onefold.model.wire import Answer, Body, Fence
-from onefold.server.problems import NOT_FOUND, refused
+from onefold.server.problems import BUSY, JOB_NOT_FOUND, NOT_FOUND, STEP_FAILED, refused
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.jobs import job_id_of
+from onefold.web.problems import KEY_REUSED, LEASE_LOST, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from onefold.model.claim import Takeover
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("steps")
 
 Outcome: TypeAlias = Literal["failed", "retrying", "unknown"]
 Occurrence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -96,7 +97,7 @@ class StepQuery(Body):
     scope="work",
     body=StepBody,
     answers={201: StepReply, 200: StepReply},
-    problems=(409, 422),
+    problems=(JOB_NOT_FOUND, BUSY, OUTCOME_UNKNOWN, STEP_FAILED, LEASE_LOST, KEY_REUSED),
 )
 async def put_step(request: RequestContext) -> Reply:
     """Begin a step of a delivery, or report how it ended.
@@ -193,7 +194,9 @@ def _finished(step: DeliveredStep, row: StepRow) -> Reply:
     )
 
 
-@ROUTES.add("GET", "/v1/jobs/{id}/steps", scope="work", answers={200: StepList})
+@ROUTES.add(
+    "GET", "/v1/jobs/{id}/steps", scope="work", answers={200: StepList}, problems=(JOB_NOT_FOUND,)
+)
 async def list_steps(request: RequestContext) -> Reply:
     """List the steps of a job.
 
@@ -202,7 +205,14 @@ async def list_steps(request: RequestContext) -> Reply:
     return Reply(200, StepList(items=await _steps(request)))
 
 
-@ROUTES.add("GET", "/v1/jobs/{id}/steps/{name}", scope="work", query=StepQuery, answers={200: Step})
+@ROUTES.add(
+    "GET",
+    "/v1/jobs/{id}/steps/{name}",
+    scope="work",
+    query=StepQuery,
+    answers={200: Step},
+    problems=(JOB_NOT_FOUND, NOT_FOUND),
+)
 async def get_step(request: RequestContext) -> Reply:
     """One step of a job, of the newest generation.
 
