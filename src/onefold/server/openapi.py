@@ -9,12 +9,12 @@ import re
 from http import HTTPStatus
 from importlib.resources import files
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from onefold.model.delivery import PushEnvelope
-from onefold.model.json_text import is_object
+from onefold.model.json_text import is_array, is_object
 from onefold.model.queue import CONFIDENTIAL
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.wire import SECONDS, camel, schema_of
@@ -258,9 +258,9 @@ def _collect(
             if inner not in (None, [], {}, ""):
                 found.setdefault((name, member), inner)
                 _collect(about, inner, components, found)
-    elif isinstance(value, list):
+    elif is_array(value):
         for each in _within(schema):
-            for one in cast("list[Any]", value) if "items" in each else ():
+            for one in value if "items" in each else ():
                 _collect(each["items"], one, components, found)
     else:
         for each in schema.get("anyOf", ()):
