@@ -1,7 +1,8 @@
 """The examples of the OpenAPI document: requests as they stand, and the responses to them."""
 
-from typing import Any, cast
+from typing import Any
 
+from onefold.model.json_text import is_array, is_object
 from onefold.server.app import ROUTES
 from onefold.server.openapi import EXAMPLES
 from tests.fixtures.colours import Clock
@@ -32,8 +33,8 @@ async def test_the_examples_are_accepted_and_answered_as_the_document_says(
 
 def shape(value: Any) -> Any:
     """The names and types of a value, without what differs from run to run."""
-    if isinstance(value, dict):
-        return {name: shape(member) for name, member in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [shape(item) for item in cast("list[Any]", value)]
+    if is_object(value):
+        return {name: shape(member) for name, member in value.items()}
+    if is_array(value):
+        return [shape(item) for item in value]
     return "number" if isinstance(value, int | float) else type(value).__name__
