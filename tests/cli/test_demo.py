@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onefold.cli.demo.command import PromiseBroken
-from onefold.cli.demo.world import Tally
+from onefold.cli.demo.world import Effects
 from tests.cli.conftest import ONEFOLD, Run
 
 SENTENCE = r"requested (\d+) times · done (\d+) times · lost (\d+) · doubled (\d+)"
@@ -62,7 +62,7 @@ def processes_with(folder: Path) -> list[str]:
 
 
 def test_what_is_lost_or_doubled_is_an_error() -> None:
-    tally = Tally(wanted=10, done=12, different=9) + Tally(wanted=1, done=1, different=1)
+    tally = Effects(wanted=10, done=12, different=9) + Effects(wanted=1, done=1, different=1)
 
     assert (tally.lost, tally.doubled) == (1, 3)
     with pytest.raises(PromiseBroken, match="1 purchases were lost and 3 effects doubled"):

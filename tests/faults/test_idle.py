@@ -10,6 +10,7 @@ import pytest
 from onefold import Onefold
 from onefold.databases.postgres import notify
 from onefold.model.queue import QueueSettings
+from onefold.operations.workers import RENEWAL
 from onefold.push import push_worker
 from onefold.push.push_worker import PushSettings, PushWorker
 from onefold.worker import chores, statistics
@@ -109,7 +110,7 @@ def test_each_timer_of_an_idle_process_sends_one_statement_and_nothing_else_is_s
 def test_an_idle_process_sends_at_most_eighteen_statements_a_minute() -> None:
     minute = timedelta(minutes=1)
     looks = minute / worker_settings({}).poll + minute / chores.LOOK
-    checks = minute.total_seconds() / notify.CHECK + minute / statistics.RENEWAL
+    checks = minute.total_seconds() / notify.CHECK + minute / RENEWAL
     assert looks + checks <= 18
     assert minute / push_worker.POLL == minute / worker_settings({}).poll
     assert looks + checks + minute.total_seconds() / push_worker.REREAD <= 18

@@ -500,10 +500,6 @@ def state_of(
     return "awaiting" if awaits and stored == State.RUNNING else _STATES[stored]
 
 
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
-
-
 _shared_moment: Final = lru_cache(maxsize=64)(from_micros)  # of all jobs of a take, or of a batch
 
 

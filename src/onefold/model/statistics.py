@@ -25,7 +25,9 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A worker, as it has described itself."""
 
     name: str
+    """Its name, as in logs and attempts."""
     host: str
+    """The name of its machine."""
     pid: int
     """The id of its process."""
     queues: tuple[str, ...]
@@ -35,6 +37,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     running: int
     """Jobs that it has taken and not reported yet."""
     started_at: Moment
+    """When it started."""
     seen_at: Moment
     """When it last renewed its row."""
     alive: bool
@@ -45,6 +48,7 @@ class WorkerList(msgspec.Struct, frozen=True):
     """The workers of an installation."""
 
     items: tuple[WorkerStatus, ...]
+    """By name."""
     next: None = None
     """There is one page."""
 
@@ -108,6 +112,7 @@ class StatisticsTotal(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     retried: int
     """Deliveries that failed, or whose lease expired, and that are tried again."""
     deferred: int
+    """Deliveries that were put off. No attempt was used up."""
     dead: int
     """Jobs that were buried."""
     duplicates: int
@@ -115,9 +120,11 @@ class StatisticsTotal(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     waited_mean: Duration | None
     """From the time at which a job is due until it is taken. None without deliveries."""
     waited_longest: Duration | None
+    """The longest of these times."""
     ran_mean: Duration | None
     """From the start of a delivery to its end. None without deliveries."""
     ran_longest: Duration | None
+    """The longest of these times."""
     backlog: int | None
     """The most due jobs that waited. None without a sample: no job waited, or no worker ran."""
 
@@ -137,6 +144,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     buckets: tuple[StatisticsBucket, ...]
     """In order, the empty ones included. The last one is not over."""
     total: StatisticsTotal
+    """All buckets together."""
 
 
 class Buckets(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ import msgspec
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import new_id, shard_of
 from onefold.model.lifecycle import State
+from onefold.model.statistics import KEPT
 from onefold.operations import statistics, stored_keys, workers
 from onefold.operations import steps as claim_steps
 from onefold.operations.attempts import forget
@@ -52,7 +53,7 @@ def look(sql: Sql) -> Operation[Look]:
     ahead: list[int] = []
     chores: set[str] = set()
     rows = yield from read_all_shards(
-        sql, "due_chores", statistic_age=statistics.KEPT, worker_age=workers.FORGOTTEN
+        sql, "due_chores", statistic_age=KEPT, worker_age=workers.FORGOTTEN
     )
     for shard, is_due, next_at, *may_be_due, _ in rows:
         ticks += [shard] if is_due else []

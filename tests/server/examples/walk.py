@@ -14,12 +14,15 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from onefold import Onefold
+from onefold.operations import workers
+from onefold.operations.workers import WorkerRow
 from onefold.server.app import ROUTES
 from onefold.server.openapi import EXAMPLES
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
 BY_NAME = {route.name: route for route in ROUTES}
+WORKER = "019a8f3c-5b2e-7a41-9c3d-2f6e8d1b4a71"
 STREAM = (
     "retry: 3000\n: listening\n\nid: 6f2c-1\nevent: job.enqueued\n"
     'data: {"id":"019a8f3c-5b2e-7a41-9c3d-2f6e8d1b4a70","queue":"payments"}\n\n'
@@ -83,6 +86,7 @@ async def walk(api: Api, clock: Clock) -> dict[str, Any]:
     await _deliveries(this, job)
     await _dead(this)
     await _claims(this)
+    await _workers(this)
     for change in ("pauseQueue", "resumeQueue"):
         await send(change, name="payments")
     await send("deleteQueue", query={"force": "true"}, name="payments")
@@ -151,6 +155,13 @@ async def _claims(this: Walk) -> None:
     await send("renewLock", id=lock)
     await send("releaseLock", id=lock)
     await send("deleteLock", id=(await send("lock"))["id"])
+
+
+async def _workers(this: Walk) -> None:
+    row = WorkerRow(WORKER, "shop-1:4711", "shop-1", 4711, ("payments", "default"), 20)
+    await this.api.onefold.context.store.atransact(lambda sql: workers.save(sql, row))
+    await this.send("listWorkers")
+    await this.send("readStatistics", query={"last": 120})
 
 
 def record() -> None:

@@ -23,7 +23,7 @@ from onefold.errors import OnefoldError, UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from onefold.cli.demo.world import Surface, Tally, World
+    from onefold.cli.demo.world import Effects, Surface, World
 
 REFRESH = 0.25
 
@@ -69,7 +69,7 @@ def demo(
         raise PromiseBroken(total.lost, total.doubled)
 
 
-async def _run(world: World) -> Tally:
+async def _run(world: World) -> Effects:
     """Run all of it; returns what the shop with Onefold has done."""
     console = Console(highlight=False)
     async with world.open() as session:
@@ -90,7 +90,7 @@ async def _run(world: World) -> Tally:
         return _total(world.tallies(world.with_onefold))
 
 
-def _total(tallies: dict[Surface, Tally]) -> Tally:
+def _total(tallies: dict[Surface, Effects]) -> Effects:
     return reduce(add, tallies.values())
 
 
@@ -116,11 +116,11 @@ def _picture(world: World) -> RenderableType:
     )
 
 
-def _cells(tally: Tally) -> tuple[str, ...]:
+def _cells(tally: Effects) -> tuple[str, ...]:
     return tuple(f"{number:,}" for number in (tally.done, tally.doubled, tally.lost))
 
 
-def _sentence(side: str, requested: int, tally: Tally) -> Text:
+def _sentence(side: str, requested: int, tally: Effects) -> Text:
     return Text(
         f"{side + ':':<14}requested {requested:,} times \u00b7 done {tally.done:,} times"
         f" \u00b7 lost {tally.lost:,} \u00b7 doubled {tally.doubled:,}",

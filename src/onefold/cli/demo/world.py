@@ -58,7 +58,7 @@ QUIET: Final = 15.0
 """Seconds without progress after which the rest counts as lost."""
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Effects(msgspec.Struct, frozen=True):
     """What became of the purchases on one side."""
 
     wanted: int
@@ -75,9 +75,9 @@ class Tally(msgspec.Struct, frozen=True):
         """Purchases that have no effect, so far."""
         return self.wanted - self.different
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: Effects) -> Effects:
         """Both together."""
-        return Tally(
+        return Effects(
             self.wanted + other.wanted, self.done + other.done, self.different + other.different
         )
 
@@ -97,12 +97,12 @@ class World:
         self._random = random.Random()
         self._port = port
 
-    def tallies(self, path: Path) -> dict[Surface, Tally]:
+    def tallies(self, path: Path) -> dict[Surface, Effects]:
         """What a shop has done, by surface."""
         query = "select surface, count(*), count(distinct purchase) from effect group by 1"
         with closing(sqlite3.connect(path, timeout=shop.PATIENCE)) as connection:
             found = {surface: (done, many) for surface, done, many in connection.execute(query)}
-        return {each: Tally(self.wanted[each], *found.get(each, (0, 0))) for each in SURFACES}
+        return {each: Effects(self.wanted[each], *found.get(each, (0, 0))) for each in SURFACES}
 
     # --- the processes --------------------------------------------------------------------------
 

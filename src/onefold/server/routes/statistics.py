@@ -16,7 +16,7 @@ from onefold.server.request_context import Reply, RouteTable
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("workers")
 
 
 class StatisticsQuery(Query):
