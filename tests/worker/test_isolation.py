@@ -3,6 +3,8 @@
 import importlib
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Generator
 from types import ModuleType
 
@@ -102,3 +104,27 @@ def test_a_transaction_in_a_child_completes_the_job(app: ModuleType, place: Plac
 
     job_id = perform(play, app.onefold)
     assert place.rows("select job_id from {effects}", effects=place.effects) == [(job_id,)]
+
+
+LEAVES_ITS_WORKER = """
+import asyncio, threading
+from tests.worker.apps import onefold, pid
+
+done = threading.Event()
+
+async def work():
+    job = await pid.aenqueue()
+    async with onefold.worker():
+        await job.aresult()
+        done.set()
+        await asyncio.Event().wait()
+
+threading.Thread(target=lambda: asyncio.run(work()), daemon=True).start()
+assert done.wait(30)
+"""
+
+
+@pytest.mark.usefixtures("app")
+def test_a_program_ends_although_its_worker_still_runs_in_a_thread() -> None:
+    ended = subprocess.run([sys.executable, "-c", LEAVES_ITS_WORKER], timeout=60, check=False)
+    assert ended.returncode == 0

@@ -6,6 +6,7 @@ with its parent. One that crashes, or must be stopped, is killed, and another is
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import threading
@@ -145,6 +146,7 @@ class Child:
             target=main, args=(theirs, prepare), name="onefold-child", daemon=True
         )
         self._process.start()
+        atexit.register(self._exit)
         theirs.close()
         self._task: bytes | None = None
         self._held: HeldDelivery | None = None
@@ -229,6 +231,15 @@ class Child:
             self._loop.remove_reader(self._connection.fileno())
             self._connection.close()
             self._process.kill()
+            atexit.unregister(self._exit)
+
+    def _exit(self) -> None:
+        """End with a parent whose worker still runs, in a thread; its job is rescued.
+
+        Otherwise multiprocessing would send SIGTERM, which a child ignores, and wait forever.
+        """
+        self.ended = self.begun = None
+        self._process.kill()
 
 
 class Processes:
