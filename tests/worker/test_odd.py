@@ -116,7 +116,6 @@ class TestThreads:
         assert busy.wait(30)
         given_up = threads.submit(lambda: ran.append("given up"), copy_context())
         given_up.interrupt()
-        threads.abandon()
         threads.submit(over.set, copy_context())
         may_end.set()
         assert over.wait(30)

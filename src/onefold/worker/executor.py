@@ -306,8 +306,6 @@ class Executor:
                 # A task that is cancelled before its first step does not enter the coroutine.
                 self._end(held, _interrupted(held, asyncio.CancelledError()))
         if not held.handler.is_async and not held.is_over:
-            if held.handler.isolation != "process":
-                self._threads.abandon()
             self._end(held, outcome)
 
     def _end(self, held: HeldDelivery, outcome: DeliveryOutcome | None) -> None:

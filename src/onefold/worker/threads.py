@@ -7,15 +7,17 @@ was abandoned is replaced by another one.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 
 class Interrupted(BaseException):
@@ -25,13 +27,18 @@ class Interrupted(BaseException):
 class ThreadTask:
     """A call for a thread, with its own context."""
 
-    def __init__(self, work: Callable[[], None], context: Context) -> None:
-        """Does not start it."""
+    def __init__(
+        self, work: Callable[[], None], context: Context, abandon: Callable[[], None]
+    ) -> None:
+        """Does not start it; `abandon` is called if it is interrupted."""
         self._work = work
         self._context = context
+        self._abandon = abandon
         self._thread: int | None = None
         self._lock = threading.Lock()
+        self._has_ended = False
         self.abandoned: bool = False
+        """Its thread, if it has one, takes no other task."""
 
     def run(self) -> None:
         """Called in a thread of the pool. A task that was abandoned before does not start."""
@@ -44,27 +51,75 @@ class ThreadTask:
         finally:
             with self._lock:
                 self._thread = None
+                self._has_ended = True
 
     def interrupt(self) -> None:
-        """Raise `Interrupted` at the next Python instruction; a call into C continues."""
+        """Raise `Interrupted` in the thread, as soon as it is where this does no harm to others."""
         with self._lock:
+            if self._has_ended or self.abandoned:
+                return
             self.abandoned = True
-            if self._thread is not None:
-                _wait_for_starting_threads()
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self._thread), ctypes.py_object(Interrupted)
-                )
+        self._abandon()
+        if not self._is_interrupted(0):
+            threading.Thread(
+                target=self._interrupt_later, name="onefold-interrupt", daemon=True
+            ).start()
+
+    def _interrupt_later(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._is_interrupted(pause):
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _is_interrupted(self, pause: float) -> bool:
+        """Interrupt the task after a pause, or find that it does not run; False if not now."""
+        # Even without a pause, this thread now has the interpreter lock for a whole interval. So
+        # the other one does not run on between the look at its stack and the exception.
+        time.sleep(pause)
+        with self._lock:
+            if self._thread is None:
+                return True
+            frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented
+            if not _is_interruptible(frames[self._thread]):
+                return False
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread), ctypes.py_object(Interrupted)
+            )
+            return True
 
 
-def _wait_for_starting_threads() -> None:
-    """Until it runs, a new thread has the id of the thread that starts it.
+FIRST_PAUSE: Final = 0.001
+LONGEST_PAUSE: Final = 0.05
+"""Seconds between two looks at a thread that cannot be interrupted now."""
+LOCKING: Final = ("importlib._bootstrap", "logging.", "onefold.databases.")
+"""Modules that hold locks and connections of the whole process while they call others."""
+CONDITION: Final = (
+    "__enter__", "__exit__", "acquire", "release", "_acquire_restore", "_release_save",
+)  # fmt: skip
+"""Functions of `threading` that take or release the lock of a condition or a semaphore."""
 
-    It would receive the exception instead, and the thread that starts it would wait forever.
+
+def _is_interruptible(frame: FrameType) -> bool:
+    """Whether an exception at this place leaves no lock locked that other threads need.
+
+    It may in Python code that takes or releases one: of a module, of a log handler, of a condition.
+    Then others wait forever.
     """
-    for _ in range(100):
-        if all(thread.ident is not None for thread in threading.enumerate()):
-            return
-        time.sleep(0.001)
+    module, function = _place(frame)
+    if module.startswith("onefold.") or (module == "threading." and function in CONDITION):
+        return False
+    place: FrameType | None = frame
+    while place is not None:
+        module, function = _place(place)
+        if module.startswith(LOCKING):
+            return False
+        if (module, function) == ("threading.", "start") and place.f_locals["self"].ident is None:
+            return False  # until it runs, a new thread has the id of this one: it would be hit
+        place = place.f_back
+    return True
+
+
+def _place(frame: FrameType) -> tuple[str, str]:
+    return f"{frame.f_globals.get('__name__')}.", frame.f_code.co_name
 
 
 class Threads:
@@ -81,7 +136,7 @@ class Threads:
 
     def submit(self, work: Callable[[], None], context: Context | None = None) -> ThreadTask:
         """Queue a call for the next free thread."""
-        task = ThreadTask(work, copy_context() if context is None else context)
+        task = ThreadTask(work, copy_context() if context is None else context, self._abandon)
         with self._lock:
             starts = self._idle <= self._queue.qsize() and self._started < self._most
             if starts:
@@ -91,7 +146,7 @@ class Threads:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return task
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Allow one more thread in place of one whose handler was abandoned."""
         with self._lock:
             self._started -= 1
