@@ -17,6 +17,7 @@ from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.operations.statement import Operation, Rows, Sql, Statement
 from tests.faults.servers import until
 from tests.fixtures.place import Place
+from tests.fixtures.postgres import PostgresServer
 from tests.fixtures.shards import SHARDS, found
 
 NAME = f"exchanges_{uuid4().hex[:12]}"
@@ -30,9 +31,14 @@ Play = Callable[[PostgresExchanges], Awaitable[None]]
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def perform(request: pytest.FixtureRequest, postgres_place: Place) -> Callable[[Play], None]:
     """Runs a play with an open connection."""
+    return performing(request.param, postgres_place)
 
+
+def performing(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], place: Place
+) -> Callable[[Play], None]:
     async def whole(play: Play) -> None:
-        async with postgres_place.open(name=NAME) as onefold:
+        async with place.open(name=NAME) as onefold:
             database = onefold.context.database
             await database.aidentity()
             exchanges = database.exchanges()
@@ -42,7 +48,7 @@ def perform(request: pytest.FixtureRequest, postgres_place: Place) -> Callable[[
             await exchanges.close()
 
     def run(play: Play) -> None:
-        with asyncio.Runner(loop_factory=request.param) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(whole(play))
 
     return run
@@ -183,6 +189,27 @@ def test_a_backend_that_ends_while_a_request_is_written_is_replaced(
         assert await answer(exchanges, pid) != before
 
     perform(play)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_server_that_crashes_before_it_has_read_a_request_loses_all_its_responses(
+    own_postgres: PostgresServer, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """It sends a warning before it closes the connection. The socket then has an error, too."""
+    place = Place(own_postgres.url)
+    found(place, 1)
+
+    async def play(exchanges: PostgresExchanges) -> None:
+        sleeping = send(exchanges, asked("select pg_sleep(60)::text"))
+        sleeps = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
+        await asyncio.to_thread(until, lambda: place.rows(sleeps))
+        unread = send(exchanges, asked("select 1"))
+        await asyncio.to_thread(own_postgres.crash)
+        for answered in (sleeping, unread):
+            assert answered is not None
+            assert await asyncio.wait_for(answered, 30) is None
+
+    performing(new_loop, place)(play)
 
 
 def test_a_connection_that_ends_while_it_is_idle_is_replaced(

@@ -233,6 +233,11 @@ class PostgresExchanges:
             return
         if self._pq is pq and pq.status != ConnStatus.OK:
             self._lose()
+        elif self._open:
+            # After an error of the socket, uvloop calls once and never again; libpq may have read
+            # only what the server sent before it closed the connection.
+            self._loop.remove_reader(self._socket)
+            self._loop.add_reader(self._socket, self._read)
 
     def _receive(self, result: PGresult) -> None:
         exchange = self._open[0]
