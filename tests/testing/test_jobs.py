@@ -20,6 +20,7 @@ from onefold import (
     Limit,
     NewJob,
     Onefold,
+    Rate,
     Retention,
     Retry,
     Run,
@@ -187,14 +188,20 @@ def test_a_payload_that_does_not_fit_is_a_failed_job(stage: Stage, work: Any) ->
         stage.drain()
 
 
-def test_an_exit_is_raised_too(stage: Stage) -> None:
+def test_an_exit_and_a_failed_test_are_raised_too(stage: Stage) -> None:
     @stage.onefold.job
     def leave() -> None:
         raise SystemExit("leaving")
 
-    leave.enqueue()
+    @stage.onefold.job
+    def fail() -> None:
+        pytest.fail("failing")
 
+    leave.enqueue()
     with pytest.raises(SystemExit, match="leaving"):
+        stage.drain()
+    fail.enqueue()
+    with pytest.raises(pytest.fail.Exception, match="failing"):
         stage.drain()
 
 
@@ -293,14 +300,16 @@ def test_jobs_of_paused_queues_are_left(stage: Stage, work: Any, done: list[int]
 def test_jobs_that_no_function_runs_are_left(
     stage: Stage, work: Any, done: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.onefold.enqueue("elsewhere")
+    for kind in ("elsewhere", "nowhere"):
+        stage.onefold.enqueue(kind)
     work.enqueue(1)
 
     assert len(stage.drain()) == 1
 
     assert done == [1]
-    assert assert_enqueued(stage.onefold, "elsewhere").state == "ready"
-    assert "Jobs of the kind 'elsewhere' are waiting" in caplog.text
+    assert assert_enqueued(stage.onefold, "elsewhere").attempt == 0
+    for kind in ("elsewhere", "nowhere"):
+        assert caplog.text.count(f"Jobs of the kind '{kind}' are waiting") == 1
 
 
 def test_jobs_of_limited_and_ordered_queues_run(stage: Stage, work: Any, done: list[int]) -> None:
@@ -311,6 +320,21 @@ def test_jobs_of_limited_and_ordered_queues_run(stage: Stage, work: Any, done: l
     stage.drain(concurrency=3)
 
     assert done == [0, 1, 2, 3]
+
+
+def test_jobs_that_are_over_a_limit_are_left(stage: Stage, work: Any, done: list[int]) -> None:
+    stage.onefold.queues.declare("slow", limit=Limit(rate=Rate(2, MINUTE)))
+    stage.onefold.queues.declare("held")
+    stage.onefold.queues.hold("held", after=HOUR, why="deferred")
+    work.using(queue="held").enqueue(0)
+    for number in range(1, 5):
+        work.using(queue="slow").enqueue(number)
+
+    assert len(stage.drain()) == 2
+    assert stage.drain() == []
+
+    assert done == [1, 2]
+    assert [job.attempt for job in enqueued(stage.onefold)] == [0, 1, 1, 0, 0]
 
 
 def test_a_job_can_wait_for_another_one(stage: Stage) -> None:
@@ -454,6 +478,28 @@ def test_run_until_idle_moves_the_clock_to_delays_and_backoffs(stage: Stage) -> 
     assert stage.clock.now - started == HOUR + MINUTE + 2 * MINUTE
 
 
+def test_run_until_idle_moves_the_clock_until_limits_and_holds_allow_the_jobs(
+    stage: Stage, work: Any, done: list[int]
+) -> None:
+    started = stage.clock.now
+    stage.onefold.queues.declare("slow", limit=Limit(rate=Rate(2, MINUTE)))
+    stage.onefold.queues.declare("groups", group_limit=Limit(rate=Rate(1, MINUTE)))
+    stage.onefold.queues.declare("held")
+    stage.onefold.queues.hold("held", after=HOUR, why="deferred")
+    for number in range(4):
+        work.using(queue="slow").enqueue(number)
+        work.using(queue="groups", group_key="one").enqueue(number)
+    work.using(queue="held").enqueue(9)
+    stage.onefold.enqueue("elsewhere", queue="slow")
+
+    assert len(stage.run_until_idle()) == 9
+
+    assert done[-1] == 9
+    assert stage.clock.now - started == HOUR
+    assert stage.run_until_idle() == []
+    assert stage.clock.now - started == HOUR
+
+
 def test_run_until_idle_stops_at_the_first_error(stage: Stage, work: Any) -> None:
     work.using(delay=MINUTE).enqueue(-1)
     later = work.using(delay=HOUR).enqueue(2)
@@ -478,9 +524,12 @@ def test_run_until_idle_ends_although_schedules_tick_for_ever(
     assert done == [1]
 
 
-def test_run_until_idle_without_a_clock_says_what_to_do(place: Place) -> None:
-    with place.open() as onefold, pytest.raises(UsageError, match="needs a clock"):
-        JobRunner(onefold).run_until_idle()
+@pytest.mark.parametrize("clock", [None, Clock()])
+def test_run_until_idle_without_the_clock_of_onefold_says_what_to_do(
+    place: Place, clock: Clock | None
+) -> None:
+    with place.open() as onefold, pytest.raises(UsageError, match="needs the clock of onefold"):
+        JobRunner(onefold, clock).run_until_idle()
 
 
 # --- wait -----------------------------------------------------------------------------------------

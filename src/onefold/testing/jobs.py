@@ -9,19 +9,24 @@ import asyncio
 import logging
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from msgspec import UNSET, UnsetType
 
 from onefold.app.jobs import finding, wait_for_end
 from onefold.errors import Busy, JobFailed, UsageError
+from onefold.model.delivery import TakeOrder
 from onefold.model.event import Event, JobEnded, JobStarted
 from onefold.model.job import DEFAULT_QUEUE
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
-from onefold.model.timestamps import from_micros
+from onefold.model.timestamps import from_micros, to_micros
+from onefold.operations.limited_take import take_controlled
 from onefold.operations.maintenance import empty_tables
+from onefold.operations.queues import TakenUnderControl
 from onefold.runtime import Procedure, Transact
 from onefold.worker.settings import worker_settings
+from onefold.worker.threads import Interrupted
 from onefold.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from onefold.app.onefold import Onefold, Tenant
     from onefold.model.job import Job, JobPage, Json
     from onefold.model.queue import Outlook
+    from onefold.operations.statement import Operation, Sql
     from onefold.testing.clock import Clock
     from onefold.worker.executor import Handler, Handlers
 
@@ -38,8 +44,8 @@ T = TypeVar("T")
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
-PATIENCE: Final = 1.0
-"""Seconds after which due jobs that no worker starts are left: their queue or group is limited."""
+TICK: Final = 0.05
+"""Seconds without a start or an end after which the runner looks whether any job can start."""
 MOST: Final = 10_000
 """Jobs of one call. More are taken for a job that enqueues itself without end."""
 OUTCOMES: Final = frozenset(
@@ -102,18 +108,23 @@ class JobRunner:
 
     async def arun_until_idle(self, *, raises: bool = True) -> list[Job]:
         """`run_until_idle`, awaited."""
-        if self._clock is None:
+        now = self._onefold.context.now()
+        if self._clock is None or to_micros(self._clock.now, "clock") != now:
             raise UsageError(
-                "run_until_idle moves the time, so it needs a clock: use the fixture onefold_clock,"
-                " or JobRunner(onefold, clock) with the clock of onefold."
+                "run_until_idle moves the time, so it needs the clock of onefold: use the fixture"
+                " onefold_clock, with override(onefold_url, clock=onefold_clock) if the application"
+                " makes its own object, or JobRunner(onefold, clock)."
             )
         ran = _Ran(self._onefold)
         while True:
             await self._drain(ran, 1)
             if ran.is_full or (raises and ran.has_failed):
                 break
-            outlooks = await self._outlooks(await self._queues())
-            ahead = [each.next_at for each in outlooks if each.next_at and not each.paused]
+            outlooks = await self._look(await self._queues())
+            ahead = [each.next_at for each in outlooks if each.next_at]
+            for each in outlooks:
+                wait = (await self._first(ran, each)).wait
+                ahead += [] if wait is None else [each.now + wait]
             if not ahead:
                 break
             self._clock.set(max(self._clock.now, from_micros(min(ahead))))
@@ -126,12 +137,34 @@ class JobRunner:
         stored = (queue.full_name for queue in (await onefold.queues.afind()).queues)
         return list(dict.fromkeys((*onefold.jobs.queues, *scheduled, DEFAULT_QUEUE, *stored)))
 
-    async def _outlooks(self, queues: Sequence[str]) -> list[Outlook]:
-        return await self._onefold.deliveries.alook(queues)
+    async def _look(self, queues: Sequence[str]) -> list[Outlook]:
+        outlooks = await self._onefold.deliveries.alook(queues)
+        return [each for each in outlooks if not each.paused]
 
     async def _is_due(self, queues: Sequence[str]) -> bool:
-        outlooks = await self._outlooks(queues)
-        return any((each.due or each.due_grouped) and not each.paused for each in outlooks)
+        return any(each.due or each.due_grouped for each in await self._look(queues))
+
+    async def _can_start(self, ran: _Ran, queues: Sequence[str]) -> bool:
+        """Whether a worker would start a job now: one that is due may have to wait for a limit."""
+        for each in await self._look(queues):
+            if (await self._first(ran, each)).rows:
+                return True
+        return False
+
+    async def _first(self, ran: _Ran, outlook: Outlook) -> TakenUnderControl:
+        """What a worker would take from a queue now. It is taken, and rolled back."""
+        store, queue = self._onefold.context.store, outlook.queue
+        found = TakenUnderControl([])
+        while outlook.due or outlook.due_grouped:
+            order = TakeOrder({queue: 1}, 1, "-", 1, tuple(ran.unknown))
+            try:
+                await store.atransact(partial(_take_and_undo, order=order, queue=queue))
+            except _Undone as undone:
+                found = undone.taken
+            if not found.rows or self._onefold.jobs.get(kind := found.rows[0].kind):
+                break
+            ran.leave(kind, queue)
+        return found
 
     async def _drain(self, ran: _Ran, concurrency: int) -> None:
         onefold = self._onefold
@@ -141,11 +174,8 @@ class JobRunner:
         await onefold.deliveries.arescue()
         # A worker hands back what it has taken and not begun, and a job may enqueue others into a
         # queue that was empty: then another worker is needed.
-        while not ran.is_full and await self._is_due(queues := await self._queues()):
-            before = len(ran.ended)
+        while not ran.is_full and await self._can_start(ran, queues := await self._queues()):
             await self._work(ran, queues, concurrency)
-            if len(ran.ended) == before:
-                break
 
     async def _work(self, ran: _Ran, queues: Sequence[str], concurrency: int) -> None:
         onefold = self._onefold
@@ -156,10 +186,25 @@ class JobRunner:
         with ran.recording():
             async with Worker(onefold.context, handlers, settings) as worker:
                 ran.stop = worker.stop
-                while await ran.progress(PATIENCE) or ran.running:
-                    if ran.is_full or (not ran.running and not await self._is_due(queues)):
+                while not ran.is_full:
+                    # A take that is undone is in the way of the worker's: not while it goes on.
+                    goes_on = (
+                        self._is_due if await ran.progress() else partial(self._can_start, ran)
+                    )
+                    if not ran.running and not await goes_on(queues):
                         break
                     worker.look()
+
+
+class _Undone(Exception):
+    """Rolls a take back."""
+
+    def __init__(self, taken: TakenUnderControl) -> None:
+        self.taken = taken
+
+
+def _take_and_undo(sql: Sql, order: TakeOrder, queue: str) -> Operation[None]:
+    raise _Undone((yield from take_controlled(sql, order, queue)))
 
 
 class _First:
@@ -192,9 +237,11 @@ class _Ran:
         self.stop: Callable[[], None] | None = None
         self.running: set[str] = set()
         self.ended: list[JobEnded] = []
-        self.errors: list[tuple[Job, Exception | SystemExit]] = []
+        self.errors: list[tuple[Job, BaseException]] = []
         self._outcomes: set[tuple[str, int]] = set()
         """The deliveries whose handler has decided the outcome."""
+        self.unknown: set[str] = set()
+        """Kinds without a handler."""
 
     @property
     def has_failed(self) -> bool:
@@ -211,10 +258,10 @@ class _Ran:
         """True if no more jobs should run."""
         return len(self.ended) >= (1 if self.only_one else MOST)
 
-    async def progress(self, seconds: float) -> bool:
-        """Wait until a job starts or ends; False after so many seconds."""
+    async def progress(self) -> bool:
+        """Wait until a job starts or ends; False if none does for a while."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(TICK):
                 await self._changed.wait()
         except TimeoutError:
             return False
@@ -227,18 +274,21 @@ class _Ran:
         hooks = self._onefold.context.hooks
         hooks.add(self._note)
         hooks.around.append(self._around)
-        log.addFilter(self._is_true)
+        log.addFilter(_is_not_ours)
         try:
             yield
         finally:
-            log.removeFilter(self._is_true)
+            log.removeFilter(_is_not_ours)
             hooks.around.remove(self._around)
             hooks.remove(self._note)
 
-    def _is_true(self, record: logging.LogRecord) -> bool:
-        """False for the warning that a declared kind has no handler: `_First` has none for it."""
-        said: Any = record.args
-        return "no handler" not in str(record.msg) or said[0] not in self._onefold.jobs.kinds
+    def leave(self, kind: str, queue: str) -> None:
+        """Do not wait for jobs of a kind without a handler."""
+        self.unknown.add(kind)
+        log.warning(
+            "Jobs of the kind %r are waiting in the queue %r. They are left: no declared job has"
+            " this kind.", kind, queue,
+        )  # fmt: skip
 
     def _note(self, event: Event) -> None:
         self._loop.call_soon_threadsafe(self._count, event)
@@ -264,7 +314,9 @@ class _Ran:
         except (Outcome, Busy):
             self._outcomes.add((job.id, job.fence))
             raise
-        except (Exception, SystemExit) as error:
+        except (asyncio.CancelledError, Interrupted):
+            raise
+        except BaseException as error:  # as pytest.fail does
             self.errors.append((job, error))
             raise
 
@@ -299,6 +351,11 @@ class _Ran:
                 raise JobFailed(
                     job.id, kind=job.kind, state=job.state, reason=job.reason, error=job.error
                 )
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    """False for what a worker logs about kinds without a handler: `_Ran.leave` logs it."""
+    return "no handler" not in str(record.msg)
 
 
 def blocking(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
