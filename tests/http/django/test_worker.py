@@ -133,6 +133,15 @@ def test_a_worker_says_what_is_wrong_with_its_options(make_project: MakeProject)
     assert "concurrency" in said
 
 
+def test_a_project_needs_no_tasks_framework(make_project: MakeProject) -> None:
+    """The module `tasks` of Onefold's own app declares no jobs, and imports the framework."""
+    project = make_project()
+    project.write("django_tasks/__init__.py", "raise ModuleNotFoundError('not installed')")
+    loaded = "import sys; print('framework', 'onefold.django.tasks' in sys.modules)"
+
+    assert "framework False" in project.manage("shell", "-c", loaded)
+
+
 async def results(onefold: Onefold, *ids: str) -> dict[str, int]:
     await ended(onefold, *ids)
     jobs = [await onefold.aget(job_id) for job_id in ids]
