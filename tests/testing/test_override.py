@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from onefold import InvalidInput, Onefold, Run
-from onefold.errors import UsageError, WrongConnection
+from onefold.errors import DatabaseUnavailable, UsageError, WrongConnection
 from onefold.testing import Clock, adrain, aenqueued, assert_enqueued, drain, enqueued
 from onefold.testing.plugin import new_database
 from onefold.web import starlette
@@ -170,6 +170,29 @@ def test_a_block_is_entered_once(onefold: Onefold, url: str) -> None:
         pass
     with pytest.raises(UsageError, match="entered already"), block:
         pass
+    assert "production" in repr(onefold)
+
+
+def test_blocks_may_end_in_another_order(onefold: Onefold, tmp_path: Path) -> None:
+    """As those of two tasks do."""
+    one, other = (onefold.override(f"sqlite:///{tmp_path / name}.db") for name in ("one", "other"))
+
+    with one:
+        other.__enter__()
+    assert "other.db" in repr(onefold)
+    onefold.enqueue("email")
+    other.__exit__(None, None, None)
+
+    assert "production" in repr(onefold)
+
+
+def test_a_database_that_cannot_be_opened_leaves_the_first_one(
+    onefold: Onefold, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'no such folder' / 'test.db'}"
+    with pytest.raises(DatabaseUnavailable), onefold.override(url):
+        onefold.enqueue("email")
+
     assert "production" in repr(onefold)
 
 

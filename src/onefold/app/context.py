@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from onefold.app.duplicate_log import DuplicateLog
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from onefold.databases.borrowed import Borrowed
 
 
+_changing = Lock()
+
+
 class Context:
     """The runtime, the listeners and the defaults of an Onefold, for one tenant.
 
@@ -34,6 +38,7 @@ class Context:
     def __init__(self, store: Store, opened: Callable[..., Database]) -> None:
         """Without a tenant, on our own database. `opened` opens the database of a URL."""
         self._opened = opened
+        self._stores: list[Store] = [store]
         self.runtime: Runtime = Runtime(store)
         self.tenant: str = ""
         self.borrowed: Borrowed | None = None
@@ -96,23 +101,27 @@ class Context:
 
     def override(self, url: str, clock: Clock) -> Override:
         """A block in which another database is used, by all tenants."""
-        return Override(self, self._opened(url, clock=clock))
+        return Override(self, self._stores, self._opened(url, clock=clock))
 
 
 class Override:
     """A block in which an Onefold uses another database."""
 
-    def __init__(self, context: Context, database: Database) -> None:
+    def __init__(self, context: Context, stores: list[Store], database: Database) -> None:
+        """`stores` has the first store, and the databases of the blocks that are open."""
         self._context = context
+        self._stores = stores
         self._database = database
-        self._before: Store | None = None
+        self._was_entered = False
 
     def __enter__(self) -> None:
         """Use the other database."""
-        if self._before is not None:
+        if self._was_entered:
             raise UsageError("This block was entered already. Call override again for another one.")
-        runtime = self._context.runtime
-        self._before, runtime.store = runtime.store, self._database
+        self._was_entered = True
+        with _changing:
+            self._stores.append(self._database)
+            self._context.runtime.store = self._database
 
     def __exit__(
         self,
@@ -120,9 +129,10 @@ class Override:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the other database, and use the first one again."""
+        """Close the other database, and use the one before again."""
         try:
-            self._context.close()
+            self._context.duplicate_log.flush()
+            self._database.close()
         finally:
             self._end()
 
@@ -136,12 +146,15 @@ class Override:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the other database, and use the first one again."""
+        """Close the other database, and use the one before again."""
         try:
-            await self._context.aclose()
+            await self._context.duplicate_log.aflush()
+            await self._database.aclose()
         finally:
             self._end()
 
     def _end(self) -> None:
-        assert self._before is not None
-        self._context.runtime.store = self._before
+        # Blocks of threads and tasks end in any order: the first store is for none of them.
+        with _changing:
+            self._stores.remove(self._database)
+            self._context.runtime.store = self._stores[-1]

@@ -223,7 +223,7 @@ class Onefold(Tenant):
                 onefold.migrate()
 
         It applies to all threads and tasks, and to everything that belongs to this object: tenants,
-        declared jobs, middleware, servers. All other options stay.
+        declared jobs, middleware, servers. All other options stay. Start workers inside of it.
         """
         return self.context.override(url, _ticks(clock))
 
