@@ -2,18 +2,22 @@
 
 import json
 import os
+import signal
+import subprocess
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import ONEFOLD, Run
 from tests.fixtures.place import Place
 
 # The first orders wait for the faults: these hit some in their middle, on a slow machine, too.
 APP = """
 import os
+import signal
 import sqlite3
 import threading
 from contextlib import closing
@@ -47,6 +51,13 @@ def pay_twice(order: int) -> None:
         query = "select count(*) - count(distinct number) from {effects}"
         while order <= 5 and connection.execute(query).fetchone() == (0,):
             threading.Event().wait(0.05)
+
+
+@onefold.job(backoff=at_once)
+def vanish(run: Run) -> None:
+    Path(f"fence-{{run.fence}}").touch()
+    if run.fence <= 5:
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 SHORT = ("--seconds", "5", "--lease", "500ms", "--drain", "25s")
 
@@ -90,6 +101,17 @@ def chaos(command: Run, place: Place, kind: str, *more: str) -> tuple[int, dict[
     return done.returncode, json.loads(done.stdout)
 
 
+def processes(folder: Path) -> list[int]:
+    """All that have imported the application."""
+    return [int(path.name.removeprefix("process-")) for path in folder.glob("process-*")]
+
+
+def no_process_is_left(folder: Path) -> None:
+    for process in processes(folder):
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
 def test_a_handler_that_is_idempotent_passes(
     onefold_command: Run, shop: Place, tmp_path: Path
 ) -> None:
@@ -104,12 +126,8 @@ def test_a_handler_that_is_idempotent_passes(
     assert (report["cuts"] or 0) > 0 if shop.on_postgres else report["cuts"] is None
     assert report["delivered_again"] > 0
     assert shop.rows("select count(distinct number) from {effect}", effect=shop.effects) == [(20,)]
-    # No worker is left behind.
-    started = [int(path.name.removeprefix("process-")) for path in tmp_path.glob("process-*")]
-    assert len(started) > 3
-    for process in started:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process, 0)
+    assert len(processes(tmp_path)) > 3
+    no_process_is_left(tmp_path)
 
 
 def test_a_handler_that_doubles_fails(onefold_command: Run, shop: Place) -> None:
@@ -136,6 +154,46 @@ def test_a_report_is_text_that_ends_with_a_verdict(
     assert "jobs          3 completed" in lines
     assert "check         no rows" in lines
     assert lines[-1] == "The check holds, and no job is left."
+
+
+def test_jobs_that_are_buried_because_their_workers_vanish_are_replayed(
+    onefold_command: Run, sqlite_shop: Place, tmp_path: Path
+) -> None:
+    done = onefold_command(
+        "chaos", "shop:onefold", "--yes", "--seconds", "1", "--lease", "500ms", "--tenant", "acme",
+        "--enqueue", "vanish", "--count", "1",
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert (tmp_path / "fence-6").exists()
+    lines = done.stdout.splitlines()
+    assert "jobs          1 completed" in lines
+    assert "replayed      1" in lines
+    assert lines[-1] == "No job is left. Add --check SQL to check their effects."
+    with sqlite_shop.open() as onefold:
+        assert [job.kind for job in onefold.tenant("acme").find()] == ["vanish"]
+
+
+def test_an_interrupt_leaves_no_process(sqlite_shop: Place, tmp_path: Path) -> None:
+    chaos = subprocess.Popen(
+        [
+            ONEFOLD,
+            "chaos",
+            "shop:onefold",
+            "--yes",
+            "--enqueue",
+            "pay",
+            "--payload",
+            '{"order": 1}',
+        ],
+        cwd=tmp_path,
+    )
+    while len(processes(tmp_path)) < 4 and chaos.poll() is None:
+        threading.Event().wait(0.01)
+    chaos.send_signal(signal.SIGINT)
+
+    assert chaos.wait() == 128 + signal.SIGINT
+    no_process_is_left(tmp_path)
 
 
 def test_a_job_that_is_left_fails(onefold_command: Run, sqlite_shop: Place) -> None:
@@ -172,6 +230,16 @@ def test_it_asks_for_a_confirmation(onefold_command: Run, sqlite_shop: Place) ->
     assert done.stderr.count("\n") == 1
 
 
+def test_the_check_cannot_write(onefold_command: Run, shop: Place) -> None:
+    done = onefold_command(
+        "chaos", "shop:onefold", "--yes", "--check", f"drop table {shop.effects}"
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "check must be a query of your tables" in done.stderr
+    assert shop.rows("select count(*) from {effect}", effect=shop.effects) == [(0,)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -179,9 +247,13 @@ def test_it_asks_for_a_confirmation(onefold_command: Run, sqlite_shop: Place) ->
         (("shop",), "must be like module:app"),
         (("shop:onefold", "--expect", "1"), "add --check SQL"),
         (("shop:onefold", "--check", "select nothing"), "check must be a query of your tables"),
+        (("shop:onefold", "--check", ""), "check must be a query, got ''"),
         (("shop:onefold", "--lease", "soon"), "lease must be like 30s"),
         (("shop:onefold", "--lease", "1ms"), "lease must not be shorter"),
-        (("shop:onefold", "--enqueue", "refund"), "must be a declared job (pay, pay_twice)"),
+        (
+            ("shop:onefold", "--enqueue", "refund"),
+            "must be a declared job (pay, pay_twice, vanish)",
+        ),
         (("shop:onefold", "--enqueue", "pay", "--payload", "[1]"), "must be a JSON object"),
         (("shop:onefold", "--enqueue", "pay", "--payload", '{"item": 1}'), "argument: 'order'"),
         (("shop:onefold", "--payload", '{"order": 1}'), "add --enqueue KIND"),

@@ -5,8 +5,10 @@ import importlib
 import threading
 from collections.abc import Generator
 from datetime import timedelta
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -635,6 +637,14 @@ def test_a_payload_matches_by_the_members_that_are_named(stage: Stage) -> None:
         assert asserted(stage, "email", wanted).id == job_id
     for unlike in ({"user": 7}, {"tags": [1]}, {"other": None}, [7], "text"):
         refuted(stage, "email", unlike)
+
+
+def test_a_payload_matches_as_it_is_stored(stage: Stage) -> None:
+    payload = {"at": stage.clock.now, "id": UUID(int=7), "sizes": (1, 2), "one": Decimal("0.1")}
+    job_id = stage.onefold.enqueue("email", payload).id
+
+    assert asserted(stage, "email", payload).id == job_id
+    refuted(stage, "email", {"at": stage.clock.now + HOUR})
 
 
 def test_the_newest_job_is_returned(stage: Stage) -> None:

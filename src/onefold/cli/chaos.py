@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from onefold.testing.chaos import Chaos, Load, Report
 
 SEEDS = 2**32
+HOLDS = "The check holds, and no job is left."
+NOT_CHECKED = "No job is left. Add --check SQL to check their effects."
 NOT_CUT = "not possible (SQLite, or a URL with application_name)"
 
 
@@ -108,8 +110,10 @@ def chaos(
     )
     report = _run(run, seconds)
     value = {**msgspec.structs.asdict(report), "holds": report.holds}
+    fields = _fields(report) | {"check": check and _shown(report.result), "seed": report.seed}
+    verdict = _verdict(report) or (HOLDS if check else NOT_CHECKED)
     cli = CliContext(onefold, tenant, as_json=as_json)
-    cli.answer(value, "\n".join((*field_lines(_fields(report)), "", _verdict(report))))
+    cli.answer(value, "\n".join((*field_lines(fields), "", verdict)))
     raise typer.Exit(0 if report.holds else 1)
 
 
@@ -151,8 +155,6 @@ def _fields(report: Report) -> dict[str, object]:
         "jobs": jobs or "none",
         "redelivered": report.delivered_again,
         "replayed": report.replayed or None,
-        "check": _shown(report.result),
-        "seed": report.seed,
     }
 
 
@@ -160,17 +162,15 @@ def _shown(result: str | None) -> str:
     return "no rows" if result is None else result
 
 
-def _verdict(report: Report) -> str:
-    """One sentence, and what to do next."""
+def _verdict(report: Report) -> str | None:
+    """What is wrong, in one sentence, and what to do next; None if it holds."""
     if report.result != report.expected:
-        return (
-            f"The check returned {_shown(report.result)}, not {_shown(report.expected)}. Find the"
-            " line with assert_idempotent."
-        )
+        wanted = _shown(report.expected)
+        return f"The check should return {wanted}. Find the line with assert_idempotent."
     if report.left:
         return f"{report.left} jobs have not ended. Look at onefold jobs, or wait with --drain."
     if report.jobs.get("dead"):
         return f"{report.jobs['dead']} jobs are dead. Look at them with onefold dead."
     if not report.jobs:
         return "No job was run. Enqueue some first, or add --enqueue KIND."
-    return "The check holds, and no job is left."
+    return None

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -49,6 +50,8 @@ HELD: Final = 500
 """Jobs that are read to find the workers that hold some."""
 VANISHED: Final = frozenset({"poison", "lease expired"})
 """Why a job is buried whose workers vanished too often."""
+SHOWN: Final = 10
+"""Rows of the check that are read."""
 ENDED: Final = frozenset({"completed", "dead", "cancelled"})
 LEFT: Final = ("running", "awaiting", "ready", "retrying")
 _CUT: Final = """
@@ -82,13 +85,20 @@ class Check(msgspec.Struct, frozen=True):
     expected: str | None
 
     def result(self, connect: Callable[[], Any]) -> str | None:
-        """One value as text, rows as JSON, or None for no rows."""
+        """One value as text, the first rows as JSON, or None for no rows. It cannot write."""
         try:
             with closing(connect()) as connection:
-                rows = [tuple(row) for row in connection.execute(self.query).fetchall()]
+                is_sqlite = isinstance(connection, sqlite3.Connection)
+                connection.execute(
+                    "pragma query_only = on" if is_sqlite else "set transaction read only"
+                )
+                cursor = connection.execute(self.query)
+                rows = [tuple(row) for row in cursor.fetchmany(SHOWN)]
         except Exception as error:
             reason = f"must be a query of your tables: {str(error).partition(chr(10))[0]}"
             raise InvalidInput("check", reason) from error
+        if cursor.description is None:
+            raise InvalidInput("check", f"must be a query, got {self.query!r}")
         one = len(rows) == 1 and len(rows[0]) == 1
         text = json.dumps(rows[0][0] if one else rows, default=str, ensure_ascii=False)
         return (text.strip('"') if one else text) if rows else None

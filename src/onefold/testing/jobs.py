@@ -19,6 +19,7 @@ from onefold.errors import Busy, JobFailed, UsageError
 from onefold.model.delivery import TakeOrder
 from onefold.model.event import Event, JobEnded, JobStarted
 from onefold.model.job import DEFAULT_QUEUE
+from onefold.model.json_text import decode_payload, encode_payload
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 from onefold.model.timestamps import from_micros, to_micros
 from onefold.operations.limited_take import take_controlled
@@ -476,6 +477,8 @@ def _found(
 ) -> Procedure[list[Job]]:
     found: list[Job] = []
     after: str | None = None
+    if payload is not UNSET:
+        payload = decode_payload(encode_payload(payload))  # a datetime is stored as text
     while True:
         build = finding(context, {"kind": kind}, limit=PAGE, after=after, newest_first=False)
         page: JobPage = yield Transact(build, write=False)
