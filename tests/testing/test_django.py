@@ -108,6 +108,15 @@ class Looking(OnefoldMixin, TestCase):
         with self.assertRaisesMessage(UsageError, "Use TransactionTestCase"):
             self.drain()
 
+    async def test_awaited_calls_look_into_the_transaction_too(self):
+        await self.async_client.post("/orders/7")
+        job = await self.aassert_enqueued("confirm", {"order_id": 7})
+        assert await self.aenqueued("confirm") == [job]
+        await self.arefute_enqueued("confirm", {"order_id": 8})
+        for call in (self.assert_enqueued, self.refute_enqueued, self.enqueued):
+            with self.assertRaisesMessage(UsageError, "with a leading a"):
+                call("confirm")
+
     async def test_an_awaited_worker_is_refused_too(self):
         with self.assertRaisesMessage(UsageError, "Use TransactionTestCase"):
             await self.adrain()

@@ -4,10 +4,11 @@ import os
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 pytest_plugins = ["pytester"]
 
@@ -174,6 +175,22 @@ def test_a_server_that_does_not_answer_is_named(
     found.result.assert_outcomes(errors=2)
     assert "ONEFOLD_TEST_POSTGRES names a server that does not answer" in found.text
     assert "UsageError" in found.text
+
+
+def test_a_user_who_may_not_create_databases_is_named(
+    run: type[Run], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"plain_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"create role {name} login password 'secret'".encode())
+        server = make_conninfo(postgres_url, user=name, password="secret")
+        monkeypatch.setenv("ONEFOLD_TEST_POSTGRES", server)
+
+        found = run(ON_POSTGRES)
+
+        connection.execute(f"drop role {name}".encode())
+    found.result.assert_outcomes(errors=2)
+    assert f"The user '{name}' of ONEFOLD_TEST_POSTGRES may not create databases" in found.text
 
 
 def test_the_marker_is_known(run: type[Run]) -> None:

@@ -18,6 +18,7 @@ from onefold.errors import Needs, UsageError
 from onefold.testing import jobs
 
 with Needs("onefold[django]"):
+    from asgiref.sync import sync_to_async
     from django.db import connections
     from django.test import TestCase
 
@@ -35,13 +36,27 @@ class OnefoldMixin:
         """The jobs that are stored, in any state, the oldest first."""
         return jobs.enqueued(get_onefold(), kind, payload, within=_open_block())
 
+    async def aenqueued(
+        self, kind: str | None = None, payload: Json | UnsetType = UNSET
+    ) -> list[Job]:
+        """`enqueued`, awaited."""
+        return await sync_to_async(self.enqueued)(kind, payload)
+
     def assert_enqueued(self, kind: str, payload: Json | UnsetType = UNSET) -> Job:
         """The newest job of this kind whose payload has these members, if it is an object."""
         return jobs.assert_enqueued(get_onefold(), kind, payload, within=_open_block())
 
+    async def aassert_enqueued(self, kind: str, payload: Json | UnsetType = UNSET) -> Job:
+        """`assert_enqueued`, awaited."""
+        return await sync_to_async(self.assert_enqueued)(kind, payload)
+
     def refute_enqueued(self, kind: str, payload: Json | UnsetType = UNSET) -> None:
         """Fail if such a job is enqueued."""
         jobs.refute_enqueued(get_onefold(), kind, payload, within=_open_block())
+
+    async def arefute_enqueued(self, kind: str, payload: Json | UnsetType = UNSET) -> None:
+        """`refute_enqueued`, awaited."""
+        await sync_to_async(self.refute_enqueued)(kind, payload)
 
     def drain(self, *, raises: bool = True, concurrency: int = 1) -> list[Job]:
         """Run the jobs that are due, and those that they enqueue; for a `TransactionTestCase`.
@@ -70,7 +85,11 @@ class OnefoldMixin:
 
 
 def _open_block() -> object:
-    """The connection of the project, if a block is open and Onefold uses the same database."""
+    """The connection of the project, if a block is open and Onefold uses the same database.
+
+    The block of an async test is not open in its event loop.
+    """
+    jobs.refuse_event_loop()
     alias = read_settings().alias
     if alias is None or not connections[alias].in_atomic_block:
         return None

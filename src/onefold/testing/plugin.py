@@ -90,7 +90,14 @@ def new_database(server: str) -> Generator[str]:
     except psycopg.Error as error:
         raise UsageError(f"{VARIABLE} names a server that does not answer: {error}") from None
     with opened as connection:
-        connection.execute(f'create database "{name}"'.encode())
+        try:
+            connection.execute(f'create database "{name}"'.encode())
+        except psycopg.errors.InsufficientPrivilege:
+            user = connection.info.user
+            raise UsageError(
+                f"The user {user!r} of {VARIABLE} may not create databases. As a superuser, run:"
+                f' alter role "{user}" createdb'
+            ) from None
         try:
             parts = conninfo_to_dict(server)
             parts.pop("dbname", None)  # asyncpg reads it in the path only
