@@ -81,8 +81,9 @@ class JobRunner:
         """Run the jobs that are due, and those that they enqueue; returns them as they ended.
 
         All queues are served. First it stores the declared schedules, enqueues the jobs of due
-        ticks, and rescues jobs whose leases have ended. Jobs of paused queues, and of kinds that
-        are not declared, are left. A job that waits for another one needs a higher `concurrency`.
+        ticks, and rescues jobs whose leases have ended. Jobs of paused queues, over a limit, and of
+        kinds that are not declared, are left. A job that waits for another one needs a higher
+        `concurrency`.
         """
         return blocking(lambda: self.adrain(raises=raises, concurrency=concurrency))
 
@@ -104,7 +105,7 @@ class JobRunner:
         return jobs[0] if jobs else None
 
     def run_until_idle(self, *, raises: bool = True) -> list[Job]:
-        """Run all jobs, also delayed and retried ones: moves the clock to when each is due."""
+        """Run all jobs, also delayed and retried ones: moves the clock to when each may start."""
         return blocking(lambda: self.arun_until_idle(raises=raises))
 
     async def arun_until_idle(self, *, raises: bool = True) -> list[Job]:
