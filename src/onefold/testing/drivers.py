@@ -5,16 +5,32 @@ sqlite3, aiosqlite, psycopg and asyncpg, and SQLAlchemy and Django on top of the
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sqlite3
 import sys
-from contextlib import ExitStack, contextmanager
+import threading
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
 from functools import lru_cache, partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakSet
 
 from onefold.errors import UsageError
 from onefold.testing import http_clients
-from onefold.testing.points import Passage, Patch, current, inside, place_of, seen
+from onefold.testing.points import (
+    Crash,
+    Patch,
+    StatementPassage,
+    close_cursors,
+    current,
+    inside,
+    place_of,
+    seen,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -37,6 +53,8 @@ def traced() -> Generator[Callable[[], bool]]:
 
         for module in (sqlite3, sys.modules["sqlite3.dbapi2"]):
             patch(module, "connect", _sqlite_connect)
+        patch(threading.Thread, "start", _thread_start)
+        patch(ThreadPoolExecutor, "submit", _pool_submit)
         missing = dict(_LIBRARY_PATCHES)
 
         def patch_imported() -> bool:
@@ -48,6 +66,41 @@ def traced() -> Generator[Callable[[], bool]]:
         patch_imported()
         yield patch_imported
 
+
+def _thread_start(start: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(start)
+    def wrapper(self: Any) -> Any:
+        if _is_of_handler():
+            self.run = partial(copy_context().run, _until_crash, self.run)
+        return start(self)
+
+    return wrapper
+
+
+def _pool_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(submit)
+    def wrapper(self: Any, function: Any, /, *args: Any, **options: Any) -> Any:
+        if _is_of_handler():
+            return submit(self, copy_context().run, function, *args, **options)
+        return submit(self, function, *args, **options)
+
+    return wrapper
+
+
+def _is_of_handler() -> bool:
+    """Whether a handler begins a thread, and not a library: libraries share theirs."""
+    frame = sys._getframe(2) if current.get() is not None else None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and frame.f_code.co_filename.startswith(_THREADING):
+        frame = frame.f_back
+    return frame is not None and place_of(frame.f_code.co_filename) == "application"
+
+
+def _until_crash(run: Callable[[], None]) -> None:
+    with suppress(Crash):
+        run()
+
+
+_THREADING: Final = (str(Path(asyncio.__file__).parent), str(Path(futures.__file__).parent))
 
 _BEFORE_THREAD: Final = 4
 """Parameters of `sqlite3.connect` that are before check_same_thread."""
@@ -61,7 +114,7 @@ def _sqlite_connect(connect: Callable[..., Any]) -> Callable[..., Any]:
         is_of_onefold = place_of(opener.f_code.co_filename) == "onefold"
         if not is_of_onefold and len(args) <= _BEFORE_THREAD:
             options["check_same_thread"] = False  # the check ends its transaction
-        connection = connect(*args, factory=_traced_connection(factory), **options)
+        connection = connect(*args, factory=_traced(_TracedConnection, factory), **options)
         connection.is_of_onefold = is_of_onefold
         return connection
 
@@ -96,59 +149,60 @@ def _changes(connection: sqlite3.Connection) -> int | None:
         return None  # closed, or of another thread
 
 
+class _Statements:
+    """The methods of connections and cursors of sqlite3 that are reported."""
+
+    def execute(self, sql: str, *args: Any) -> Any:
+        return self._report(sql, partial(_of(super()).execute, sql, *args))
+
+    def executemany(self, sql: str, *args: Any) -> Any:
+        return self._report(sql, partial(_of(super()).executemany, sql, *args))
+
+    def executescript(self, sql: str) -> Any:
+        return self._report(sql, partial(_of(super()).executescript, sql))
+
+    def _report(self, sql: str, call: Callable[[], Any]) -> Any:
+        return StatementPassage(sql, getattr(self, "connection", self)).run(call)
+
+
+def _of(parent: Any) -> Any:
+    return parent
+
+
+class _TracedConnection(_Statements):
+    """Reports its statements, and ends them when it is closed."""
+
+    is_of_onefold: bool = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+
+    def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
+        cursor = _of(super()).cursor(_traced(_Statements, factory))
+        self._cursors.add(cursor)
+        return cursor
+
+    def commit(self) -> None:
+        StatementPassage("commit", self).run(_of(super()).commit)
+
+    def close(self) -> None:
+        close_cursors(self._cursors)
+        _of(super()).close()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> Literal[False]:
+        # The original one commits without a call of `commit`.
+        if kind is None:
+            self.commit()
+        else:
+            _of(self).rollback()
+        return False
+
+
 @lru_cache(maxsize=64)
-def _traced_connection(base: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
-    class Traced(base):  # type: ignore[valid-type, misc]  # a class that is not known before
-        """Reports its statements."""
-
-        is_of_onefold: bool = False
-
-        def execute(self, sql: str, *args: Any) -> Any:
-            return Passage(sql, self).run(lambda: super(Traced, self).execute(sql, *args))
-
-        def executemany(self, sql: str, *args: Any) -> Any:
-            return Passage(sql, self).run(lambda: super(Traced, self).executemany(sql, *args))
-
-        def executescript(self, sql: str) -> Any:
-            return Passage(sql, self).run(lambda: super(Traced, self).executescript(sql))
-
-        def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
-            return super().cursor(_traced_cursor(factory))
-
-        def commit(self) -> None:
-            Passage("commit", self).run(super().commit)
-
-        def __exit__(self, kind: object, error: object, trace: object) -> Literal[False]:
-            # The original one commits without a call of `commit`.
-            if kind is None:
-                self.commit()
-            else:
-                self.rollback()
-            return False
-
-    Traced.__name__ = Traced.__qualname__ = base.__name__
-    return Traced
-
-
-@lru_cache(maxsize=64)
-def _traced_cursor(base: type[sqlite3.Cursor]) -> type[sqlite3.Cursor]:
-    class Traced(base):  # type: ignore[valid-type, misc]  # a class that is not known before
-        """Reports its statements."""
-
-        def execute(self, sql: str, *args: Any) -> Any:
-            return Passage(sql, self.connection).run(
-                lambda: super(Traced, self).execute(sql, *args)
-            )
-
-        def executemany(self, sql: str, *args: Any) -> Any:
-            return Passage(sql, self.connection).run(
-                lambda: super(Traced, self).executemany(sql, *args)
-            )
-
-        def executescript(self, sql: str) -> Any:
-            return Passage(sql, self.connection).run(lambda: super(Traced, self).executescript(sql))
-
-    return Traced
+def _traced(reports: type, base: type) -> Any:
+    """A subclass that reports its statements."""
+    return type(base.__name__, (reports, base), {})
 
 
 def _aiosqlite(module: Any, patch: Patch) -> None:
@@ -157,7 +211,7 @@ def _aiosqlite(module: Any, patch: Patch) -> None:
         async def wrapper(self: Any, function: Any, *args: Any, **options: Any) -> Any:
             name = getattr(function, "__name__", "").removeprefix("_")
             text = name if name == "commit" else args[0] if name.startswith("execute") else "set"
-            passage = Passage(text, self._connection)
+            passage = StatementPassage(text, self._connection)
             return await passage.arun(lambda: execute(self, function, *args, **options))
 
         return wrapper
@@ -184,7 +238,7 @@ def _psycopg(module: Any, patch: Patch) -> None:
     def make(wait: Any) -> Any:
         @wraps(wait)
         def wrapper(self: Any, generator: Any, *args: Any, **options: Any) -> Any:
-            passage = Passage(text_of(generator), self)
+            passage = StatementPassage(text_of(generator), self)
             return passage.run(lambda: wait(self, generator, *args, **options))
 
         return wrapper
@@ -192,7 +246,7 @@ def _psycopg(module: Any, patch: Patch) -> None:
     def amake(wait: Any) -> Any:
         @wraps(wait)
         async def wrapper(self: Any, generator: Any, *args: Any, **options: Any) -> Any:
-            passage = Passage(text_of(generator), self)
+            passage = StatementPassage(text_of(generator), self)
             return await passage.arun(lambda: wait(self, generator, *args, **options))
 
         return wrapper
@@ -218,14 +272,16 @@ def _asyncpg(module: Any, patch: Patch) -> None:
     def make(method: Any) -> Any:
         @wraps(method)
         async def wrapper(self: Any, query: str, *args: Any, **options: Any) -> Any:
-            return await Passage(query, self).arun(lambda: method(self, query, *args, **options))
+            return await StatementPassage(query, self).arun(
+                lambda: method(self, query, *args, **options)
+            )
 
         return wrapper
 
     def make_prepared(method: Any) -> Any:
         @wraps(method)
         async def wrapper(self: Any, *args: Any) -> Any:
-            passage = Passage(self._query, self._connection)
+            passage = StatementPassage(self._query, self._connection)
             return await passage.arun(lambda: method(self, *args))
 
         return wrapper
@@ -256,8 +312,14 @@ def _sqlalchemy_sqlite(module: Any, patch: Patch) -> None:
     def make(method: Any) -> Any:
         @wraps(method)
         def wrapper(self: Any, cursor: Any, statement: str, *args: Any) -> Any:
-            call = partial(method, self, cursor, statement, *args)
-            return call() if self.is_async else Passage(statement, cursor.connection).run(call)
+            if self.is_async:
+                return method(self, cursor, statement, *args)
+
+            def call() -> Any:
+                method(self, cursor, statement, *args)
+                return cursor  # to be closed after a crash; SQLAlchemy does not read it
+
+            return StatementPassage(statement, cursor.connection).run(call)
 
         return wrapper
 
@@ -265,7 +327,7 @@ def _sqlalchemy_sqlite(module: Any, patch: Patch) -> None:
         @wraps(method)
         def wrapper(self: Any, connection: Any) -> Any:
             call = partial(method, self, connection)
-            return call() if self.is_async else Passage("commit", connection).run(call)
+            return call() if self.is_async else StatementPassage("commit", connection).run(call)
 
         return wrapper
 
@@ -280,14 +342,14 @@ def _django_sqlite(module: Any, patch: Patch) -> None:
     def make(method: Any) -> Any:
         @wraps(method)
         def wrapper(self: Any, query: str, *args: Any) -> Any:
-            return Passage(query, self.connection).run(partial(method, self, query, *args))
+            return StatementPassage(query, self.connection).run(partial(method, self, query, *args))
 
         return wrapper
 
     def make_commit(method: Any) -> Any:
         @wraps(method)
         def wrapper(self: Any) -> Any:
-            return Passage("commit", self.connection).run(partial(method, self))
+            return StatementPassage("commit", self.connection).run(partial(method, self))
 
         return wrapper
 

@@ -2,99 +2,75 @@
 
 from __future__ import annotations
 
-from functools import partial, wraps
+from functools import wraps
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
 
-from onefold.testing.points import (
-    Patch,
-    RecordedEffect,
-    current,
-    inside,
-    line_of_application,
-    wait_awaiting,
-)
+from onefold.testing.points import Crash, Passage, RecordedEffect, inside, line_of_application
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Generator
 
+    from onefold.testing.points import Line, Patch, Trace
+
+_LOST: Final = "the connection was lost before the answer came"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class _OutgoingCall:
+class _OutgoingCall(Passage):
     """A request on its way out."""
 
-    def __init__(self, method: str, url: object, content: object, headers: Any) -> None:
-        self.trace = None if inside.get() else current.get()
-        self.line = None
-        if self.trace is not None:
-            self.line = line_of_application()
-        self.is_read = method.upper() in _READS
-        body = (
-            content
-            if isinstance(content, str | bytes)
-            else b""
-            if content is None
-            else repr(content)
+    def __init__(
+        self, method: str, url: object, content: object, headers: Any, lost: Callable[[], Exception]
+    ) -> None:
+        method = method.upper()
+        super().__init__("call", f"{method} {url}")
+        self._lost = lost
+        if self.trace is None or method in _READS:
+            return
+        self.line = line_of_application()
+        given = b"" if content is None else content
+        text = (
+            given.decode("utf-8", "replace")
+            if isinstance(given, bytes)
+            else given
+            if isinstance(given, str)
+            else repr(given)
         )
-        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
         named = headers.items() if hasattr(headers, "items") else headers or ()
         key = next((str(value) for name, value in named if _is_key(name)), None)
-        self.text = f"{method.upper()} {url}"
         # A repeated PUT or DELETE has the same effect, by the rules of HTTP.
-        if key is None and method.upper() in {"PUT", "DELETE"}:
+        if key is None and method in {"PUT", "DELETE"}:
             key = f"{self.text} {text}"
-        self.effect = RecordedEffect(self.text, text, key)
+        self._effect = RecordedEffect(self.text, text, key)
 
-    def run(self, call: Callable[[], Any], lost: Callable[[], Exception]) -> Any:
-        trace, line = self.trace, self.line
-        if trace is None or line is None or self.is_read:
-            return call()
+    def _passing(
+        self, trace: Trace, line: Line, call: Callable[[], Any], wait: Callable[[], Any]
+    ) -> Generator[Callable[[], Any], Any, Any]:
         if trace.reach("call", "before", self.text, line):
-            trace.wait()
+            yield wait
         token = inside.set(True)
         try:
-            answer = call()
+            answer = yield call
         except HTTPError:  # an answer, of urllib
-            trace.effects.append(self.effect)
+            trace.effects.append(self._effect)
             raise
         finally:
             inside.reset(token)
-        trace.effects.append(self.effect)
-        is_lost = True
+        trace.effects.append(self._effect)
+        is_lost = trace.loses_answer()
+        is_awaited = iscoroutinefunction(wait) and hasattr(answer, "aclose")
+        close = answer.aclose if is_awaited else answer.close
         try:
-            is_lost = trace.loses_answer()
             if trace.reach("call", "after", self.text, line):
-                trace.wait()
-        finally:
-            if is_lost or trace.is_dead:
-                answer.close()
+                yield wait
+        except Crash:
+            yield close
+            raise
         if is_lost:
-            raise lost()
-        return answer
-
-    async def arun(self, call: Callable[[], Awaitable[Any]], lost: Callable[[], Exception]) -> Any:
-        trace, line = self.trace, self.line
-        if trace is None or line is None or self.is_read:
-            return await call()
-        if trace.reach("call", "before", self.text, line):
-            await wait_awaiting(trace)
-        token = inside.set(True)
-        try:
-            answer = await call()
-        finally:
-            inside.reset(token)
-        trace.effects.append(self.effect)
-        is_lost = True
-        try:
-            is_lost = trace.loses_answer()
-            if trace.reach("call", "after", self.text, line):
-                await wait_awaiting(trace)
-        finally:
-            if is_lost or trace.is_dead:
-                await answer.aclose() if hasattr(answer, "aclose") else answer.close()
-        if is_lost:
-            raise lost()
+            yield close
+            raise self._lost()
         return answer
 
 
@@ -106,28 +82,25 @@ def _is_key(name: object) -> bool:
 def _httpx(module: Any, patch: Patch) -> None:
     def outgoing(request: Any) -> _OutgoingCall:
         content = request.content if hasattr(request, "_content") else None
-        return _OutgoingCall(request.method, request.url, content, request.headers)
-
-    def lost(request: Any) -> Exception:
-        text = "the connection was lost before the answer came"
-        error: Exception = module.ReadError(text, request=request)
-        return error
+        return _OutgoingCall(
+            request.method,
+            request.url,
+            content,
+            request.headers,
+            lambda: module.ReadError(_LOST, request=request),
+        )
 
     def make(send: Any) -> Any:
         @wraps(send)
         def wrapper(self: Any, request: Any, **options: Any) -> Any:
-            return outgoing(request).run(
-                lambda: send(self, request, **options), partial(lost, request)
-            )
+            return outgoing(request).run(lambda: send(self, request, **options))
 
         return wrapper
 
     def amake(send: Any) -> Any:
         @wraps(send)
         async def wrapper(self: Any, request: Any, **options: Any) -> Any:
-            return await outgoing(request).arun(
-                lambda: send(self, request, **options), partial(lost, request)
-            )
+            return await outgoing(request).arun(lambda: send(self, request, **options))
 
         return wrapper
 
@@ -139,11 +112,14 @@ def _requests(module: Any, patch: Patch) -> None:
     def make(send: Any) -> Any:
         @wraps(send)
         def wrapper(self: Any, request: Any, **options: Any) -> Any:
-            call = _OutgoingCall(request.method, request.url, request.body, request.headers)
-            return call.run(
-                lambda: send(self, request, **options),
-                lambda: module.ConnectionError("the connection was lost before the answer came"),
+            call = _OutgoingCall(
+                request.method,
+                request.url,
+                request.body,
+                request.headers,
+                lambda: module.ConnectionError(_LOST),
             )
+            return call.run(lambda: send(self, request, **options))
 
         return wrapper
 
@@ -159,12 +135,13 @@ def _urllib(module: Any, patch: Patch) -> None:
             elif data is not None:
                 request.data = data
             call = _OutgoingCall(
-                request.get_method(), request.full_url, request.data, dict(request.header_items())
+                request.get_method(),
+                request.full_url,
+                request.data,
+                dict(request.header_items()),
+                lambda: ConnectionResetError(_LOST),
             )
-            return call.run(
-                lambda: opened(self, request, None, *args, **options),
-                lambda: ConnectionResetError("the connection was lost before the answer came"),
-            )
+            return call.run(lambda: opened(self, request, None, *args, **options))
 
         return wrapper
 
@@ -177,10 +154,9 @@ def _aiohttp(module: Any, patch: Patch) -> None:
         async def wrapper(self: Any, method: str, url: Any, **options: Any) -> Any:
             content = options.get("json", options.get("data"))
             headers = self._prepare_headers(options.get("headers"))  # with those of the session
-            call = _OutgoingCall(method, self._build_url(url), content, headers)
-            return await call.arun(
-                lambda: request(self, method, url, **options), module.ServerDisconnectedError
-            )
+            lost = module.ServerDisconnectedError
+            call = _OutgoingCall(method, self._build_url(url), content, headers, lost)
+            return await call.arun(lambda: request(self, method, url, **options))
 
         return wrapper
 

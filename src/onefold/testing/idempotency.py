@@ -11,16 +11,17 @@ import random
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from inspect import isawaitable, iscoroutinefunction, unwrap
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from onefold.app.onefold import Tenant
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
-from onefold.jobs.job_function import DeclaredJob
+from onefold.jobs.job_function import DeclaredJob, JobCall
 from onefold.model import checks
 from onefold.model.timestamps import MICROSECOND
+from onefold.testing.deliver import DeliveredJob
 from onefold.testing.drivers import refuse_unseen_connections, traced
 from onefold.testing.jobs import enqueued, refuse_event_loop
 from onefold.testing.points import Crash, Line, RecordedEffect, Trace, TracedStore, current
@@ -31,13 +32,15 @@ from onefold.testing.report import (
     NotIdempotent,
     ScenarioResult,
     advice,
+    without_times,
 )
 from onefold.testing.requests import RouteRequest
 from onefold.testing.snapshot import normalized, snapshots
 from onefold.testing.subjects import CallSubject, JobSubject, RouteSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
     from datetime import timedelta
     from typing import Unpack
 
@@ -48,19 +51,27 @@ if TYPE_CHECKING:
 
 DELIVERIES: Final = 6
 """Deliveries after which work that does not end counts as failed."""
-STUCK: Final = 0.25
-"""Seconds after which a second delivery counts as waiting for the first one."""
+LOCKED: Final = 0.05
+"""Seconds without progress after which a second delivery may be waiting for a lock."""
+STUCK: Final = 0.5
+"""Seconds without progress after which it counts as waiting for the first one."""
+ATTEMPTS: Final = 100
+"""More than a check needs: a job must not be buried for its simulated crashes."""
+CLIENT_ERROR: Final = 400
+
+_running = threading.Lock()
+"""One check at a time: it replaces methods of the drivers."""
 
 
 class _Clock:
     """The time of the application, and what the check has added."""
 
     def __init__(self, base: Callable[[], int]) -> None:
-        self._base = base
+        self.base: Callable[[], int] = base
         self._ahead = 0
 
     def __call__(self) -> int:
-        return self._base() + self._ahead
+        return self.base() + self._ahead
 
     def advance(self, duration: timedelta) -> None:
         self._ahead += duration // MICROSECOND
@@ -78,35 +89,29 @@ class _Check:
         caller: Line,
     ) -> None:
         followed_by = options.get("followed_by", ())
-        recorders = options.get("recorders", ())
         self._given = options.get("given")
         self._ignore = frozenset(options.get("ignore", ()))
-        self._recorders = recorders
-        self._recorded = [list(each) for each in recorders]
+        self._recorders = options.get("recorders", ())
+        self._recorded = [list(each) for each in self._recorders]
         self._following = range(1, 1 + len(followed_by))
         self._most = options.get("max_crash_points", 200)
         self._random = random.Random(options.get("seed", 0))
         self._loop = loop
         self._connect = options.get("connect")
         self._home = _home(handler, caller)
+        self._is_stopped = False
+        self._known: set[str] = set()
+        """The columns of all tables."""
+        self._awaited: Future[Any] | None = None
+        self._clock = _Clock(_now)
         self.deliveries = 0
         self.response: RouteResponse | None = None
         self.onefold: Tenant | None = options.get("onefold")
         if isinstance(handler, DeclaredJob):
-            job = cast("DeclaredJob[..., Any]", handler)
-            self.onefold = Tenant(job.context)
-            self.subject: Subject = JobSubject(self, self.onefold, job, args)
-            if followed_by:
-                raise ConflictingOptions(
-                    "followed_by", "is for routes and functions: a completed job is not run again"
-                )
-        elif args and isinstance(args[0], RouteRequest):
-            self.subject = RouteSubject(self, handler, [args[0], *followed_by])
-        elif callable(handler):
-            calls = [args, *followed_by]
-            self.subject = CallSubject(self, handler, calls)
-        else:
-            raise InvalidInput("handler", f"must be a job, a route or a function, got {handler!r}")
+            self.onefold = Tenant(cast("DeclaredJob[..., Any]", handler).context)
+        self.subject: Subject = self._subject(handler, args, followed_by)
+        if self._connect is not None and not isinstance(self.subject, CallSubject):
+            raise ConflictingOptions("connect", "is for functions that take a connection")
         url = options.get("database")
         if url is None and self.onefold is not None:
             url = self.onefold.context.database.url
@@ -118,13 +123,21 @@ class _Check:
         schema = "onefold" if self.onefold is None else self.onefold.context.database.sql.schema
         self._before: Snapshots = snapshots(url, schema)
         self._snapshots: Snapshots = snapshots(url, schema)
-        self._clock: _Clock | None = None
+
+    def _subject(self, handler: Any, args: tuple[Any, ...], followed_by: Sequence[Any]) -> Subject:
+        if isinstance(handler, DeclaredJob):
+            job = cast("DeclaredJob[..., Any]", handler)
+            return JobSubject(self, _delivered_jobs(job, args, followed_by))
+        if args and isinstance(args[0], RouteRequest):
+            return RouteSubject(self, handler, [args[0], *followed_by])
+        if callable(handler):
+            return CallSubject(self, handler, [args, *followed_by])
+        raise InvalidInput("handler", f"must be a job, a route or a function, got {handler!r}")
 
     # --- what subjects use ----------------------------------------------------------------------
 
     def advance(self, duration: timedelta) -> None:
-        if self._clock is not None:
-            self._clock.advance(duration)
+        self._clock.advance(duration)
 
     def connect(self) -> Any:
         return self._snapshots.connect() if self._connect is None else self._connect()
@@ -148,9 +161,7 @@ class _Check:
         token = current.set(trace)
         try:
             if iscoroutinefunction(function):
-                assert self._loop is not None
-                work = _ended(function, trace)
-                value = asyncio.run_coroutine_threadsafe(work, self._loop).result()
+                value = self._await(_ended(function, trace), trace.loop)
             else:
                 value = function()
         except BaseException:
@@ -165,24 +176,45 @@ class _Check:
             raise Crash  # the handler has caught it
         return value
 
+    def _await(
+        self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None = None
+    ) -> Any:
+        chosen = loop or self._loop
+        assert chosen is not None
+        awaited = self._awaited = asyncio.run_coroutine_threadsafe(work, chosen)
+        if self._is_stopped:  # meanwhile
+            awaited.cancel()
+        return awaited.result()
+
+    def stop(self) -> None:
+        """End the check before the next delivery, and an async handler that runs now."""
+        self._is_stopped = True
+        if self._awaited is not None:
+            self._awaited.cancel()
+
     # --- the scenarios --------------------------------------------------------------------------
 
     def run(self) -> Coverage:
+        if current.get() is not None:
+            raise UsageError("A handler that is checked cannot check another one.")
+        with _running:
+            return self._check()
+
+    def _check(self) -> Coverage:
         started = time.perf_counter()
         self._before.store()
-        self.subject.prepare()
-        self._snapshots.store()
         with ExitStack() as stack:
+            stack.callback(self._restore, self._before)  # without the jobs of the check
+            self.subject.prepare()
+            self._snapshots.store()
             if self._loop is None:
                 self._loop = stack.enter_context(_event_loop())
             patch_imported = stack.enter_context(traced())
-            stack.callback(self._before.restore)  # without the job of the check
-            stack.callback(self._restore)
+            stack.callback(self._snapshots.close)
             if self.onefold is not None:
-                database = self.onefold.context.database
-                self._clock = _Clock(database.clock or _now)
                 context = self.onefold.context
-                stack.enter_context(context.override(database.url, self._clock))
+                self._clock = _Clock(context.database.clock or _now)
+                stack.enter_context(context.override(context.database.url, self._clock))
                 # Put back by the end of the override.
                 context.runtime.store = TracedStore(context.database)
             return self._run(started, patch_imported)
@@ -194,9 +226,18 @@ class _Check:
             clean = self._scenario([Trace()])
         if clean.error is not None:
             raise clean.error
+        if clean.response is not None and clean.response.status >= CLIENT_ERROR:
+            raise UsageError(
+                f"The route answers the request with status {clean.response.status}:"
+                f" {clean.response.body[:200]!r}. The check needs a request that succeeds."
+            )
+        self._refuse_unknown_columns()
         # The first run may do more: connect, fill caches.
         trace = Trace()
-        compare = Comparison(clean, self._scenario([trace]))
+        began = self._clock.base()
+        compare = Comparison(
+            clean, self._scenario([trace]), lambda text: without_times(text, began, self._clock())
+        )
         points = trace.points
         if not points:
             raise UsageError(
@@ -216,6 +257,11 @@ class _Check:
         if findings:
             raise NotIdempotent(findings, coverage)
         return coverage
+
+    def _refuse_unknown_columns(self) -> None:
+        unknown = self._ignore - self._known
+        if unknown:
+            raise InvalidInput("ignore", f"names columns that no table has: {sorted(unknown)}")
 
     def _scenarios(
         self, points: Sequence[Point], chosen: Iterable[int]
@@ -244,57 +290,76 @@ class _Check:
             return points
         return sorted(self._random.sample(points, self._most))
 
-    def _restore(self) -> None:
-        self._snapshots.restore()
+    def _restore(self, snapshots: Snapshots) -> None:
+        snapshots.restore()
         for recorder, before in zip(self._recorders, self._recorded, strict=True):
             recorder[:] = before
 
     def _begin(self) -> None:
-        self._restore()
+        self._restore(self._snapshots)
         if self._given is not None:
-            self._given()
+            made = self._given()
+            if isawaitable(made):
+                self._await(_result_of(made))
         self.response = None
-        self.subject.begin()
 
     def _scenario(self, traces: list[Trace]) -> ScenarioResult:
-        """Deliver with these traces, and then until the work ends."""
+        """Deliver with these traces, and then until the work ends, and what follows it."""
         self._begin()
-        effects: list[RecordedEffect] = []
+        return self._until_ended([], traces, follows=self._following)
+
+    def _until_ended(
+        self,
+        effects: list[RecordedEffect],
+        traces: Sequence[Trace] = (),
+        follows: Iterable[int] = (),
+    ) -> ScenarioResult:
         error: BaseException | None = None
         ended = False
         rest = list(traces)
         for _ in range(DELIVERIES + len(traces)):
             trace = rest.pop(0) if rest else Trace()
-            ended = False
+            ended, has_crashed = False, False
             try:
-                ended = self.subject.deliver(trace)
+                ended = self._deliver(trace)
                 error = None
             except Crash:
-                self.subject.redeliver()
+                has_crashed = True
             except Exception as raised:  # noqa: BLE001 - the work is delivered again
                 error = raised
             effects += trace.effects
             if ended and not rest:
                 break
-            if ended:
+            if ended or has_crashed:
                 self.subject.redeliver()
-        for number in self._following:
+        for number in follows:
             effects += self._follow(number)
         return self._result(effects, error if ended else error or _never_ends())
+
+    def _deliver(self, trace: Trace, number: int = 0) -> bool:
+        if self._is_stopped:
+            raise asyncio.CancelledError
+        return self.subject.deliver(trace, number)
 
     def _follow(self, number: int) -> list[RecordedEffect]:
         """Deliver other work that follows, cleanly."""
         trace = Trace()
-        self.subject.deliver(trace, number)
+        self._deliver(trace, number)
         return trace.effects
 
     def _late_duplicate(self) -> ScenarioResult:
         """Deliver the work, what follows it, and the work once more."""
         self._begin()
-        effects: list[RecordedEffect] = []
-        for number in (0, *self._following, 0):
+        first = Trace(is_unreported=True)
+        with suppress(Crash):
+            self._deliver(first)
+        effects = first.effects
+        for number in self._following:
             effects += self._follow(number)
-        return self._result(effects, None)
+        self.subject.redeliver()
+        result = self._until_ended(effects)
+        result.is_late = True
+        return result
 
     def _overlap(self, pause_at: int) -> ScenarioResult:
         """Pause a delivery at a point, deliver the work to another one, and go on."""
@@ -306,38 +371,47 @@ class _Check:
                 with suppress(Exception, Crash):
                     if trace is second:
                         self.subject.redeliver()
-                    self.subject.deliver(trace)
+                    self._deliver(trace)
             finally:
                 trace.reached.set()
 
         one = _thread(deliver, first)
-        first.reached.wait(DELIVERIES)
-        # It may have to wait for locks of the first one, also to take the job.
-        two = _thread(deliver, second)
-        two.join(STUCK)
-        first.go_on.set()
-        one.join()
-        two.join()
+        try:
+            first.reached.wait(DELIVERIES)
+            with _event_loop() if first.blocks_loop else nullcontext() as second.loop:
+                # It may have to wait for locks of the first one, also to take the job.
+                two = _thread(deliver, second)
+                self._wait_for(two, second)
+                first.go_on.set()
+                two.join()
+        finally:
+            first.go_on.set()
+            one.join()
         effects = [*first.effects, *second.effects]
-        error: BaseException | None = None
-        for _ in range(DELIVERIES):
-            trace = Trace()
-            try:
-                if self.subject.deliver(trace):
-                    effects += trace.effects
-                    error = None
-                    break
-            except Exception as raised:  # noqa: BLE001 - the work is delivered again
-                error = raised
-            effects += trace.effects
-        else:
-            error = error or _never_ends()
-        for number in self._following:
-            effects += self._follow(number)
-        return self._result(effects, error)
+        result = self._until_ended(effects, follows=self._following)
+        result.is_overlap = True
+        return result
+
+    def _wait_for(self, thread: threading.Thread, trace: Trace) -> None:
+        """Wait until a delivery has ended, or cannot continue."""
+        reached, since = 0, time.monotonic()
+        while thread.is_alive():
+            thread.join(0.005)
+            if len(trace.points) > reached:
+                reached, since = len(trace.points), time.monotonic()
+            quiet = time.monotonic() - since
+            if quiet > STUCK or (quiet > LOCKED and self._snapshots.is_locked()):
+                return
 
     def _result(self, effects: list[RecordedEffect], error: BaseException | None) -> ScenarioResult:
-        tables = normalized(self._snapshots.tables(), self._is_ignored)
+        found = self._snapshots.tables()
+        self._known = {
+            name
+            for table in found
+            for column in table.columns
+            for name in (column, f"{table.name}.{column}")
+        }
+        tables = normalized(found, self._is_ignored)
         jobs: list[tuple[str, str]] = []
         if self.onefold is not None:
             own = self.subject.own_jobs
@@ -358,12 +432,29 @@ class _Check:
         return column in self._ignore or f"{table}.{column}" in self._ignore
 
 
-async def _ended(function: Callable[[], Awaitable[Any]], trace: Trace) -> Any:
+async def _ended(function: Callable[[], Any], trace: Trace) -> Any:
     """Call a handler, and end what it has left open in its own event loop."""
     try:
         return await function()
     finally:
         trace.close()
+
+
+async def _result_of(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def _delivered_jobs(
+    job: DeclaredJob[..., Any], args: tuple[Any, ...], followed_by: Sequence[Any]
+) -> list[DeliveredJob]:
+    is_call = len(args) == 1 and isinstance(args[0], JobCall)
+    calls: list[Any] = [args[0] if is_call else job.call(*args), *followed_by]
+    for call in calls:
+        if not isinstance(call, JobCall) or call.declaration is not job.declaration:
+            raise InvalidInput(
+                "followed_by", f"must be calls of the job, job.call(…), got {call!r}"
+            )
+    return [DeliveredJob(job, call, attempts=ATTEMPTS) for call in calls]
 
 
 @contextmanager
@@ -451,7 +542,13 @@ def assert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions])
 async def aassert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions]) -> Coverage:
     """`assert_idempotent`, awaited: async handlers run in this event loop."""
     check = _check(handler, args, options, asyncio.get_running_loop())
-    return await asyncio.to_thread(check.run)
+    work = asyncio.ensure_future(asyncio.to_thread(check.run))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        check.stop()
+        await asyncio.wait([work])  # it puts the rows back
+        raise
 
 
 def _check(
@@ -460,10 +557,40 @@ def _check(
     options: CheckOptions,
     loop: asyncio.AbstractEventLoop | None,
 ) -> _Check:
-    checks.options(options, CheckOptions.__optional_keys__)
+    _checked(options)
     frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     caller = Line(frame.f_code.co_filename, frame.f_lineno)
     return _Check(handler, args, options, loop, caller)
+
+
+def _checked(options: CheckOptions) -> None:
+    """Refuse what is no value of an option."""
+    checks.options(options, CheckOptions.__optional_keys__)
+    for name, value in options.items():
+        is_valid, valid = _VALID[name]
+        if not is_valid(value):
+            raise InvalidInput(name, f"must be {valid}, got {value!r}")
+
+
+def _is_list(value: Any, of: type) -> bool:
+    is_list = type(value) in {list, tuple, set, frozenset}
+    return is_list and all(isinstance(each, of) for each in value)
+
+
+_VALID: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "given": (lambda v: v is None or callable(v), "a function without parameters"),
+    "onefold": (lambda v: v is None or isinstance(v, Tenant), "an Onefold or a tenant"),
+    "database": (
+        lambda v: v is None or str(v).startswith(("sqlite:", "postgres:", "postgresql:")),
+        "a URL of SQLite or PostgreSQL",
+    ),
+    "connect": (lambda v: v is None or callable(v), "a function that opens a connection"),
+    "ignore": (lambda v: _is_list(v, str), "a list of columns"),
+    "recorders": (lambda v: _is_list(v, list), "a list of lists"),
+    "followed_by": (lambda v: isinstance(v, list | tuple), "a list of calls or requests"),
+    "max_crash_points": (lambda v: type(v) is int and v > 0, "a whole number from 1"),
+    "seed": (lambda v: type(v) is int, "a whole number"),
+}
 
 
 def _home(handler: Any, caller: Line) -> Line:

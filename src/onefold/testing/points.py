@@ -14,17 +14,19 @@ import sqlite3
 import sys
 import sysconfig
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from linecache import getline
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
 import onefold
+from onefold.operations.statement import run, run_async
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -132,6 +134,12 @@ class Trace:
         self.calls: int = 0
         self.connections: dict[int, Any] = {}
         """The connections that it has used."""
+        self.cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+        """Its cursors of sqlite3. One that is not read to its end keeps a lock."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Instead of the event loop of the check, which another delivery blocks."""
+        self.blocks_loop: bool = False
+        """True if it waits in an event loop without awaiting."""
         self.home: Line = Line("?", 0)
         """The handler, for what has no other line: tasks and threads begin in a library."""
         self._crash_at = crash_at
@@ -146,15 +154,20 @@ class Trace:
         self.points.append(Point(kind, when, text, line))
         if number == self._crash_at:
             self.is_dead = True
+            close_cursors(self.cursors)
             raise Crash
-        if number == self._pause_at:
-            self.reached.set()
-            return True
-        return False
+        return number == self._pause_at
 
     def wait(self) -> None:
         """Wait until the other delivery has ended."""
+        self.blocks_loop = _is_in_event_loop()
+        self.reached.set()
         self.go_on.wait(PAUSED)
+
+    async def await_other(self) -> None:
+        """`wait`, awaited."""
+        self.reached.set()
+        await asyncio.to_thread(self.go_on.wait, PAUSED)
 
     def close(self) -> None:
         """End what the delivery has left open, as the end of its process does."""
@@ -171,6 +184,21 @@ class Trace:
         """Count an outgoing call; True if its answer is lost."""
         self.calls += 1
         return self.calls - 1 == self._lose
+
+
+def close_cursors(cursors: Iterable[sqlite3.Cursor]) -> None:
+    """End statements that are not read to their end: a closed connection keeps their locks."""
+    for cursor in tuple(cursors):
+        with suppress(sqlite3.Error):
+            cursor.close()
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _end(connection: Any, *, is_dead: bool) -> None:
@@ -202,11 +230,9 @@ def effect(name: str, content: object = None, *, key: str | None = None) -> None
         return
     line = line_of_application() or trace.home
     text = f"effect {name!r}"
-    if trace.reach("effect", "before", text, line):
-        trace.wait()
+    trace.reach("effect", "before", text, line)
     trace.effects.append(RecordedEffect(name, repr(content), key))
-    if trace.reach("effect", "after", text, line):
-        trace.wait()
+    trace.reach("effect", "after", text, line)
 
 
 def line_of_application(*, direct: bool = False) -> Line | None:
@@ -249,56 +275,69 @@ def _is_ours(connection: Any) -> bool:
 
 
 class Passage:
-    """One statement or commit on its way to the database."""
+    """Something on its way out of the delivery, with a point before and after it."""
 
-    def __init__(self, text: object, connection: Any = None) -> None:
+    def __init__(self, kind: Kind, text: str) -> None:
         self.trace: Trace | None = None if inside.get() else current.get()
-        self.text: str = text.decode() if isinstance(text, bytes) else str(text)
-        self.kind: Kind = "commit" if _ENDS.match(self.text) else "statement"
+        self.kind: Kind = kind
+        self.text: str = text
         self.line: Line | None = None
-        if self.trace is not None:
-            if self.trace.is_dead and self.kind == "commit":
-                raise Crash
-            if self.kind == "commit" or not _QUIET.match(self.text):
-                self.line = line_of_application(direct=self.kind == "statement")
-            if self.line is not None and not _is_ours(connection):
-                self.trace.connections[id(connection)] = connection
-                seen.add(id(connection))
+        """The line of the application; None if it is not reported."""
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Make the call, with a point before and after it."""
+        """Make the call."""
         if self.trace is None or self.line is None:
             return call()
-        if self.trace.reach(self.kind, "before", self.text, self.line):
-            self.trace.wait()
-        token = inside.set(True)
-        try:
-            answer = call()
-        finally:
-            inside.reset(token)
-        if self.trace.reach(self.kind, "after", self.text, self.line):
-            self.trace.wait()
-        return answer
+        return run(self._passing(self.trace, self.line, call, self.trace.wait), _do)
 
     async def arun(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """`run`, awaited."""
         if self.trace is None or self.line is None:
             return await call()
-        if self.trace.reach(self.kind, "before", self.text, self.line):
-            await wait_awaiting(self.trace)
+        passing = self._passing(self.trace, self.line, call, self.trace.await_other)
+        return await run_async(passing, _ado)
+
+    def _passing(
+        self, trace: Trace, line: Line, call: Callable[[], Any], wait: Callable[[], Any]
+    ) -> Generator[Callable[[], Any], Any, Any]:
+        if trace.reach(self.kind, "before", self.text, line):
+            yield wait
         token = inside.set(True)
         try:
-            answer = await call()
+            answer = yield call
         finally:
             inside.reset(token)
-        if self.trace.reach(self.kind, "after", self.text, self.line):
-            await wait_awaiting(self.trace)
+        if isinstance(answer, sqlite3.Cursor):
+            trace.cursors.add(answer)
+        if trace.reach(self.kind, "after", self.text, line):
+            yield wait
         return answer
 
 
-async def wait_awaiting(trace: Trace) -> None:
-    """`Trace.wait`, awaited."""
-    await asyncio.to_thread(trace.wait)
+def _do(command: Callable[[], Any]) -> Any:
+    return command()
+
+
+async def _ado(command: Callable[[], Any]) -> Any:
+    value = command()
+    return await value if inspect.isawaitable(value) else value
+
+
+class StatementPassage(Passage):
+    """One statement or commit on its way to the database."""
+
+    def __init__(self, text: object, connection: Any = None) -> None:
+        sql = text.decode() if isinstance(text, bytes) else str(text)
+        super().__init__("commit" if _ENDS.match(sql) else "statement", sql)
+        if self.trace is None:
+            return
+        if self.trace.is_dead and self.kind == "commit":
+            raise Crash
+        if self.kind == "commit" or not _QUIET.match(sql):
+            self.line = line_of_application(direct=self.kind == "statement")
+        if self.line is not None and not _is_ours(connection):
+            self.trace.connections[id(connection)] = connection
+            seen.add(id(connection))
 
 
 class TracedStore:
@@ -310,13 +349,13 @@ class TracedStore:
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in a transaction."""
         call = partial(self.database.transact, build, write=write)
-        answer: T = Passage("commit of Onefold" if write else "set").run(call)
+        answer: T = StatementPassage("commit of Onefold" if write else "set").run(call)
         return answer
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """`transact`, awaited."""
         call = partial(self.database.atransact, build, write=write)
-        answer: T = await Passage("commit of Onefold" if write else "set").arun(call)
+        answer: T = await StatementPassage("commit of Onefold" if write else "set").arun(call)
         return answer
 
     async def alook(self, build: Build[T]) -> T:
@@ -325,10 +364,12 @@ class TracedStore:
 
     def batch(self, item: Item[Any, T]) -> T:
         """Run an item of a plural operation."""
-        answer: T = Passage("commit of Onefold").run(partial(self.database.batch, item))
+        answer: T = StatementPassage("commit of Onefold").run(partial(self.database.batch, item))
         return answer
 
     async def abatch(self, item: Item[Any, T]) -> T:
         """`batch`, awaited."""
-        answer: T = await Passage("commit of Onefold").arun(partial(self.database.abatch, item))
+        answer: T = await StatementPassage("commit of Onefold").arun(
+            partial(self.database.abatch, item)
+        )
         return answer

@@ -54,8 +54,16 @@ class Snapshots(Protocol):
         """The tables of the application, without Onefold's own."""
         ...
 
+    def is_locked(self) -> bool:
+        """Whether a delivery may be waiting for a lock of another one."""
+        ...
+
     def connect(self) -> Any:
         """A new connection of the usual driver."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection that looks for locks."""
         ...
 
 
@@ -92,7 +100,20 @@ class SqliteSnapshots:
                 )
 
         with closing(_connect(self._path)) as target:
+            target.execute("pragma synchronous = off")  # a test need not survive a power failure
             self._copy.backup(target, progress=check, sleep=0.01)
+
+    def is_locked(self) -> bool:
+        """Whether a connection is writing."""
+        with closing(_connect(self._path, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def tables(self) -> list[Table]:
         """Read all rows."""
@@ -139,6 +160,11 @@ from pg_constraint as c
 join pg_attribute as a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
 where c.contype = 'f' and cardinality(c.conkey) = 1 and c.conrelid = %s::regclass
 """
+_WAITING: Final = """
+select exists (
+    select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+)
+"""
 _SEQUENCES: Final = """
 select format('%%I.%%I', schemaname, sequencename), last_value
 from pg_sequences
@@ -154,12 +180,25 @@ class PostgresSnapshots:
         self._schema = schema
         self._rows: dict[str, tuple[str, bytes]] = {}
         self._sequences: list[tuple[str, int | None]] = []
+        self._observer: Any = None
 
     def connect(self) -> Any:
         """A new connection of psycopg."""
         import psycopg
 
         return psycopg.connect(self._url)
+
+    def is_locked(self) -> bool:
+        """Whether a connection to this database waits for a lock."""
+        if self._observer is None:
+            self._observer = self.connect()
+            self._observer.autocommit = True
+        return bool(self._observer.execute(_WAITING).fetchone()[0])
+
+    def close(self) -> None:
+        """Close the connection that looks for locks."""
+        if self._observer is not None:
+            self._observer.close()
 
     def store(self) -> None:
         """Copy all rows into memory."""

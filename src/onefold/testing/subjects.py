@@ -1,4 +1,4 @@
-"""What can be delivered: a declared job, a function with a connection, a request to a route."""
+"""What can be delivered: declared jobs, calls of a function with a connection, requests."""
 
 from __future__ import annotations
 
@@ -6,35 +6,23 @@ from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from uuid import uuid4
 
-from msgspec.structs import replace
-
-from onefold.effects.run import Run
 from onefold.errors import Busy, LeaseLost
-from onefold.jobs.job_function import JobCall
 from onefold.model.lifecycle import Event
 from onefold.model.outcome import Outcome
 from onefold.model.timestamps import MICROSECOND
 from onefold.testing.points import Crash, current
 from onefold.testing.requests import respond
 from onefold.worker.delivery_outcome import on_error
-from onefold.worker.executor import apply_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onefold.app.onefold import Tenant
-    from onefold.jobs.job_function import DeclaredJob
-    from onefold.model.job import Job
+    from onefold.effects.run import Run
+    from onefold.testing.deliver import DeliveredJob
     from onefold.testing.points import Trace
     from onefold.testing.requests import RouteRequest, RouteResponse
 
-LEASE: Final = timedelta(hours=1)
-AT_ONCE: Final = timedelta(0)
-WORKER: Final = "onefold.testing"
-ATTEMPTS: Final = 100
-"""More than a check needs: a job must not be buried for its simulated crashes."""
 BUSY: Final = frozenset({409, 425, 429, 503})
 """Responses after which a client tries again later."""
 SERVER_ERROR: Final = 500
@@ -62,141 +50,89 @@ class HandlerCaller(Protocol):
         ...
 
 
-class Subject(Protocol):
-    """Work that can be delivered."""
+class Subject:
+    """Work that can be delivered: number 0, and what follows it."""
+
+    def __init__(self, check: HandlerCaller) -> None:
+        self._check = check
+        self.own_jobs: set[str] = set()
+        """The ids of the jobs that are the work itself."""
 
     def prepare(self) -> None:
         """Store what belongs to the starting state: a job has the same id in all scenarios."""
-        ...
-
-    def begin(self) -> None:
-        """A new scenario begins."""
-        ...
 
     def deliver(self, trace: Trace, number: int = 0) -> bool:
-        """Deliver it once; True if it has ended, and will not be delivered again.
-
-        `number` is 0 for the work itself, and more for the work that follows it.
-        """
-        ...
+        """Deliver it once; True if it has ended, and will not be delivered again."""
+        raise NotImplementedError
 
     def redeliver(self) -> None:
-        """The process of the last delivery has vanished: make the work ready again."""
-        ...
+        """The process of the last delivery has vanished: make the work ready again.
 
-    @property
-    def own_jobs(self) -> set[str]:
-        """The ids of the jobs that are the work itself."""
-        ...
+        The sender of a request sends it again by itself.
+        """
 
 
-class JobSubject:
-    """A declared job."""
+class JobSubject(Subject):
+    """Declared jobs."""
 
-    def __init__(
-        self, check: HandlerCaller, calls: Tenant, job: DeclaredJob[..., Any], args: tuple[Any, ...]
-    ) -> None:
-        self._check = check
-        self._calls = calls
-        self._job = job
-        given = len(args) == 1 and isinstance(args[0], JobCall)
-        self._new = (args[0] if given else job.call(*args)).new_job()
-        # A queue of its own, which no worker serves.
-        self._queue = f"{WORKER}:{uuid4()}"
-        self._taken: Job | None = None
-        self.own_jobs: set[str] = set()
+    def __init__(self, check: HandlerCaller, jobs: Sequence[DeliveredJob]) -> None:
+        super().__init__(check)
+        self._jobs = jobs
+        self._taken: Run | None = None
 
     def prepare(self) -> None:
-        """Enqueue the job."""
-        most = max(self._new.max_attempts, ATTEMPTS)
-        new_job = replace(self._new, queue=self._queue, max_attempts=most, run_at=None, delay=None)
-        (answer,) = self._calls.enqueue_many([new_job])
-        self.own_jobs = {answer.id}
-
-    def begin(self) -> None:
-        """The job is queued again."""
-        self._taken = None
+        """Enqueue the jobs."""
+        for job in self._jobs:
+            job.enqueue()
+            self.own_jobs.add(job.id)
 
     def redeliver(self) -> None:
         """End the lease of the last delivery."""
         if self._taken is not None:
-            self._calls.deliveries.retry([self._taken], after=AT_ONCE)
+            self._jobs[0].redeliver(self._taken)
 
     def deliver(self, trace: Trace, number: int = 0) -> bool:
         """Take the job, call its handler, and report the outcome."""
-        del number  # a completed job is not delivered again
-        deliveries = self._calls.deliveries
-        taken = deliveries.take([self._queue], worker=WORKER, lease=LEASE)
-        if not taken:
+        job = self._jobs[number]
+        run = job.take()
+        if run is None:
             return True
-        self._taken = taken[0]
-        run = Run(self._job.context, taken[0], lease=LEASE, worker=WORKER)
+        if not number:
+            self._taken = run
         try:
-            self._call(run, trace)
+            job.call(run, lambda function: self._check.call(function, trace))
         except LeaseLost:
             return False
         except Exception as error:  # noqa: BLE001 - as the worker does
-            return self._failed(run, error)
+            return self._failed(job, run, error)
         if trace.is_unreported:
             raise Crash
-        if not run.completed:
-            deliveries.finish(taken)
+        job.finish(run)
         return True
 
-    def _failed(self, run: Run, error: Exception) -> bool:
+    def _failed(self, job: DeliveredJob, run: Run, error: Exception) -> bool:
         """Report what a handler has raised; an error of its own is raised again."""
-        outcome, deliveries = on_error(error), self._calls.deliveries
+        outcome = on_error(error)
         buried = outcome.event in {Event.BURY, Event.CANCEL}
         if buried:
-            deliveries.bury([run.job], reason=str(error) or "buried")
-        elif not run.completed:
-            deliveries.retry([run.job], after=AT_ONCE)
+            job.bury(run, error)
+        else:
+            job.redeliver(run)
         self._check.advance((outcome.after or 0) * MICROSECOND)
         if not isinstance(error, Outcome | Busy):
             raise error
         return buried
 
-    def _call(self, run: Run, trace: Trace) -> None:
-        """Call the handler, as the worker does: its outcomes and rules decide what is raised."""
-        job = self._job
-        args, kwargs = job.bind(run.job, run if job.wants_run else None)
-        work = self._awaited if iscoroutinefunction(job.function) else self._called
-        try:
-            value = self._check.call(partial(work, run, args, kwargs), trace)
-        except Exception as error:  # noqa: BLE001 - raised again, unless it counts as success
-            apply_rules(job.rules, error)
-        else:
-            if isinstance(value, Outcome):
-                raise value
 
-    def _called(self, run: Run, args: Any, kwargs: Any) -> Any:
-        with self._job.context.hooks.running(run.job):
-            return self._job.function(*args, **kwargs)
-
-    async def _awaited(self, run: Run, args: Any, kwargs: Any) -> Any:
-        with self._job.context.hooks.running(run.job):
-            return await self._job.function(*args, **kwargs)
-
-
-class CallSubject:
-    """A function that takes a connection."""
+class CallSubject(Subject):
+    """Calls of a function that takes a connection."""
 
     def __init__(
         self, check: HandlerCaller, function: Callable[..., Any], calls: Sequence[Sequence[Any]]
     ) -> None:
-        self._check = check
+        super().__init__(check)
         self._function = function
         self._calls = calls
-        self.own_jobs: set[str] = set()
-
-    def prepare(self) -> None:
-        """Nothing belongs to the starting state."""
-
-    def begin(self) -> None:
-        """Nothing is left of the last scenario."""
-
-    def redeliver(self) -> None:
-        """The sender sends it again by itself."""
 
     def deliver(self, trace: Trace, number: int = 0) -> bool:
         """Call the function with a new connection."""
@@ -224,23 +160,13 @@ class CallSubject:
             await connection.close()
 
 
-class RouteSubject:
-    """A request to an ASGI or WSGI application."""
+class RouteSubject(Subject):
+    """Requests to an ASGI or WSGI application."""
 
     def __init__(self, check: HandlerCaller, app: Any, requests: Sequence[RouteRequest]) -> None:
-        self._check = check
+        super().__init__(check)
         self._app = app
         self._requests = requests
-        self.own_jobs: set[str] = set()
-
-    def prepare(self) -> None:
-        """Nothing belongs to the starting state."""
-
-    def begin(self) -> None:
-        """Nothing is left of the last scenario."""
-
-    def redeliver(self) -> None:
-        """The sender sends it again by itself."""
 
     def deliver(self, trace: Trace, number: int = 0) -> bool:
         """Send the request."""

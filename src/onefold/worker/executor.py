@@ -31,6 +31,7 @@ from onefold.worker.threads import Threads
 if TYPE_CHECKING:
     from asyncio import TimerHandle
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from onefold.app.context import Context
     from onefold.hooks import Hooks
@@ -233,18 +234,12 @@ class Executor:
         if lease_time() >= held.leased_until:
             self._end(held, delivery_outcome.HANDED_BACK)
             return
-        handler = held.handler
-        value: Any = None
         outcome: DeliveryOutcome | None
         running.set(held.row)
         try:
             try:
-                # Errors and outcomes pass through the hooks, also outcomes that are returned.
-                with self._hooks.running(held.job) if self._hooks.around else NO_HOOKS:
-                    try:
-                        value = _checked(await handler.function(*args, **kwargs))
-                    except Exception as error:  # noqa: BLE001 - any error is the handler's
-                        apply_rules(handler.rules, error)
+                around = self._hooks.running(held.job) if self._hooks.around else NO_HOOKS
+                value = await ainvoke(held.handler, around, args, kwargs)
             except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is the handler's
                 outcome = _raised(held, error)
             else:
@@ -330,19 +325,37 @@ def call(
     held: HeldDelivery, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> DeliveryOutcome:
     """Call a plain function, in a thread or a child process. Interrupts pass through."""
-    handler = held.handler
-    value: Any = None
     running.set(held.row)
     try:
-        # Errors and outcomes pass through the hooks, also outcomes that are returned.
-        with hooks.running(held.job) if hooks.around else NO_HOOKS:
-            try:
-                value = _checked(handler.function(*args, **kwargs))
-            except Exception as error:  # noqa: BLE001 - any error is the handler's
-                apply_rules(handler.rules, error)
+        around = hooks.running(held.job) if hooks.around else NO_HOOKS
+        value = invoke(held.handler, around, args, kwargs)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
         return delivery_outcome.on_error(error)
     return delivery_outcome.on_value(held, value)
+
+
+def invoke(
+    handler: Handler, around: AbstractContextManager[Any], args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Call a plain function inside of the hooks; raises its error, or the outcome that it means."""
+    with around:
+        try:
+            return _checked(handler.function(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - any error is the handler's
+            apply_rules(handler.rules, error)
+    return None
+
+
+async def ainvoke(
+    handler: Handler, around: AbstractContextManager[Any], args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """`invoke`, awaited."""
+    with around:
+        try:
+            return _checked(await handler.function(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - any error is the handler's
+            apply_rules(handler.rules, error)
+    return None
 
 
 def _returned(held: HeldDelivery, value: Any) -> DeliveryOutcome | None:
