@@ -1,8 +1,10 @@
 """Handlers with known bugs, and their correct twins."""
 
+import asyncio
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -633,5 +635,238 @@ def two_effects_in_one_step(shop: Shop) -> Pair:
     def good(order_id: int, run: Run) -> None:
         run.step("charge", effect, "charge", order_id, key=run.key("charge"))
         run.step("mail", effect, "mail", order_id, key=run.key("mail"))
+
+    return bad, good
+
+
+@animal
+def own_retry_with_new_keys(shop: Shop) -> Pair:
+    """A client with a retry loop of its own."""
+
+    def charge(order_id: int, key_of: Callable[[int], str]) -> None:
+        for number in range(3):
+            with suppress(ConnectionError):
+                _post(f"{shop.bank}/charges", b"%d" % order_id, idempotency_key=key_of(number))
+                return
+        raise RuntimeError("the bank does not answer")
+
+    @shop.onefold.job
+    def bad(order_id: int, run: Run) -> None:
+        charge(order_id, lambda number: f"{run.key('charge')}-{number}")
+
+    @shop.onefold.job
+    def good(order_id: int, run: Run) -> None:
+        charge(order_id, lambda _: run.key("charge"))
+
+    return bad, good
+
+
+@animal
+def error_swallowed_after_lost_answer(shop: Shop) -> Pair:
+    @shop.onefold.job
+    def bad(order_id: int, run: Run) -> None:
+        with suppress(OSError):
+            _post(f"{shop.bank}/ship", b"%d" % order_id)
+        with run.transaction() as tx:
+            tx.execute(shop.sql("insert into receipt values (?, 'sent')"), (order_id,))
+
+    @shop.onefold.job
+    def good(order_id: int, run: Run) -> None:
+        _post(f"{shop.bank}/ship", b"%d" % order_id, idempotency_key=run.key("ship"))
+        with run.transaction() as tx:
+            tx.execute(shop.sql("insert into receipt values (?, 'sent')"), (order_id,))
+
+    return bad, good
+
+
+@animal
+def saga_with_one_key(shop: Shop) -> Pair:
+    def call(path: str, key: str | None) -> str:
+        _post(f"{shop.bank}/{path}", b"7", **({"idempotency_key": key} if key else {}))
+        return path
+
+    @shop.onefold.job
+    def bad(order_id: int, run: Run) -> None:
+        run.step("reserve", call, "reserve", run.key("reserve"))
+        charged = run.step("charge", call, "charge", None)
+        with run.transaction() as tx:
+            tx.execute(shop.sql("insert into receipt values (?, ?)"), (order_id, charged))
+
+    @shop.onefold.job
+    def good(order_id: int, run: Run) -> None:
+        run.step("reserve", call, "reserve", run.key("reserve"))
+        charged = run.step("charge", call, "charge", run.key("charge"))
+        with run.transaction() as tx:
+            tx.execute(shop.sql("insert into receipt values (?, ?)"), (order_id, charged))
+
+    return bad, good
+
+
+@animal
+def outbox_with_random_ids(shop: Shop) -> Pair:
+    insert = "insert into visit values (?, 1) on conflict do nothing"
+
+    @shop.onefold.job
+    def bad() -> None:
+        with shop.connect() as tx:
+            tx.execute(shop.sql(insert), (str(uuid4()),))
+
+    @shop.onefold.job
+    def good(run: Run) -> None:
+        with shop.connect() as tx:
+            tx.execute(shop.sql(insert), (run.key("outbox"),))
+
+    return bad, good
+
+
+@animal
+def delete_then_insert_in_two_commits(shop: Shop) -> Pair:
+    """Between the two, another delivery inserts its own row."""
+
+    @shop.onefold.job
+    def bad(order_id: int) -> None:
+        with shop.connect() as tx:
+            tx.execute(shop.sql("delete from payment where order_id = ?"), (order_id,))
+            tx.commit()
+            tx.execute(
+                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
+            )
+
+    @shop.onefold.job
+    def good(order_id: int, run: Run) -> None:
+        with run.transaction() as tx:
+            tx.execute(shop.sql("delete from payment where order_id = ?"), (order_id,))
+            tx.execute(
+                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
+            )
+
+    return bad, good
+
+
+@animal
+def lock_around_a_counter(shop: Shop) -> Pair:
+    """A lock keeps others out, and does not remember what was done."""
+
+    @shop.onefold.job
+    def bad(run: Run) -> None:
+        with run.lock("account:1"), shop.connect() as tx:
+            (balance,) = tx.execute("select balance from account where id = 1").fetchone()
+            tx.execute(shop.sql("update account set balance = ? where id = 1"), (balance - 5,))
+
+    @shop.onefold.job
+    def good(run: Run) -> None:
+        with run.lock("account:1"), run.transaction() as tx:
+            (balance,) = tx.execute("select balance from account where id = 1").fetchone()
+            tx.execute(shop.sql("update account set balance = ? where id = 1"), (balance - 5,))
+
+    return bad, good
+
+
+@animal
+def claim_before_the_work(shop: Shop) -> Pair:
+    """`run.once` guards an empty block, and the effect comes after it."""
+
+    @shop.onefold.job
+    def bad(order_id: int, run: Run) -> None:
+        with run.once(f"mail-{order_id}"):
+            pass
+        effect("mail", order_id)
+
+    @shop.onefold.job
+    def good(order_id: int, run: Run) -> None:
+        with run.once(f"mail-{order_id}", takeover="rerun"):
+            effect("mail", order_id, key=run.key("mail"))
+
+    return bad, good
+
+
+@animal
+def enqueue_after_the_transaction(shop: Shop) -> Pair:
+    @shop.onefold.job
+    def bad(order_id: int, run: Run) -> None:
+        with run.transaction() as tx:
+            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+        shop.onefold.enqueue("mail", {"order": order_id})
+
+    @shop.onefold.job
+    def good(order_id: int, run: Run) -> None:
+        shop.onefold.enqueue("mail", {"order": order_id}, unique_key=f"mail:{order_id}")
+        with run.transaction() as tx:
+            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+
+    return bad, good
+
+
+@animal
+def loop_with_a_commit_for_each_row(shop: Shop) -> Pair:
+    @shop.onefold.job
+    def bad() -> None:
+        with shop.connect() as tx:
+            for number in (1, 2):
+                tx.execute(
+                    shop.sql("update account set balance = balance - 5 where id = ?"), (number,)
+                )
+                tx.commit()
+
+    @shop.onefold.job
+    def good(run: Run) -> None:
+        with run.transaction() as tx:
+            for number in (1, 2):
+                tx.execute(
+                    shop.sql("update account set balance = balance - 5 where id = ?"), (number,)
+                )
+
+    return bad, good
+
+
+@animal
+def savepoint_that_hides_the_conflict(shop: Shop) -> Pair:
+    change = "update account set balance = balance - 5 where id = 1"
+    insert = shop.sql("insert into receipt values (?, 'paid')")
+
+    def attempt(tx: Any, order_id: int, *statements: str) -> None:
+        tx.execute("savepoint paid")
+        try:
+            tx.execute(insert, (order_id,))
+            for sql in statements:
+                tx.execute(sql)
+        except Exception as error:
+            if not is_unique_violation(error):
+                raise
+            tx.execute("rollback to savepoint paid")
+
+    @shop.onefold.job
+    def bad(order_id: int) -> None:
+        with shop.connect() as tx:
+            tx.execute(change)
+            attempt(tx, order_id)
+
+    @shop.onefold.job
+    def good(order_id: int) -> None:
+        with shop.connect() as tx:
+            if shop.mark == "?":
+                tx.execute("begin immediate")
+            attempt(tx, order_id, change)
+
+    return bad, good
+
+
+@animal
+def tasks_without_keys(shop: Shop) -> Pair:
+    async def send(number: int, key: str | None) -> None:
+        await asyncio.sleep(0)
+        effect("mail", number, key=key)
+
+    @shop.onefold.job
+    async def bad() -> None:
+        await asyncio.gather(*(send(number, None) for number in range(3)))
+
+    @shop.onefold.job
+    async def good(run: Run) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(3):
+                tasks.create_task(
+                    run.astep(f"mail-{number}", send, number, run.key(f"mail-{number}"))
+                )
 
     return bad, good
