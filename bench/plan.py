@@ -170,6 +170,16 @@ MEASUREMENTS: Final = (
         ),
     ),
     Measurement(
+        "sqlite.check",
+        "deliveries of assert_idempotent, whose handler has a step and a transaction",
+        "sqlite",
+        jobs=500,
+        contestants=(
+            Contestant("run.transaction", "kit.check"),
+            Contestant("own connection", "kit.check", {"writes": "own connection"}),
+        ),
+    ),
+    Measurement(
         "sqlite.take",
         "take + finish, 200 jobs a call",
         "sqlite",
