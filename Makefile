@@ -18,6 +18,8 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# The theme advertises its successor in every build.
+export NO_MKDOCS_2_WARNING := 1
 # Compiled modules are kept in .venv, also where the environment says not to write them: the tests
 # start hundreds of interpreters, and to compile all imports takes longer than to run them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +30,7 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo shop django-shop test check format soak bench lock clean
+.PHONY: help run demo shop django-shop docs test check format soak bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +47,9 @@ shop: $(VENV)/.dev ## serve the example shop: an API, a form, a webhook and a jo
 django-shop: $(VENV)/.dev ## serve the same shop as a project of Django's
 	@$(BIN)/python -m examples.django_shop $(if $(DATABASE),--database $(DATABASE))
 
+docs: $(VENV)/.dev ## build the documentation site into site/ (SERVE=1: serve it on loopback)
+	$(BIN)/mkdocs $(if $(SERVE),serve,build --strict)
+
 test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
 	@tools/debian-packages $(DEBIAN_PACKAGES)
 	@# They wait for processes and for PostgreSQL: three at a time leave no core idle.
@@ -52,7 +57,7 @@ test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
 	$(BIN)/pytest --numprocesses=3 --cov --cov-report= $(addprefix --ignore=,$(UPPER_TESTS))
 	$(BIN)/coverage report --include='src/onefold/model/*,src/onefold/operations/*' --fail-under=100
 
-check: $(VENV)/.dev ## check format, style, types, imports and the lock
+check: $(VENV)/.dev ## check format, style, types, imports, links of the docs and the lock
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -61,6 +66,7 @@ check: $(VENV)/.dev ## check format, style, types, imports and the lock
 		> $(VENV)/verifytypes.txt || (cat $(VENV)/verifytypes.txt; exit 1)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/mkdocs build --strict
 	$(BIN)/uv lock --check --quiet
 
 format: $(VENV)/.dev ## format the code and mend what ruff can mend
@@ -78,7 +84,7 @@ lock: $(VENV)/.uv ## bring uv.lock in step with pyproject.toml (UPGRADE=1: newes
 	$(BIN)/uv lock $(if $(UPGRADE),--upgrade)
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) $(BENCH_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) $(BENCH_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	find src contract tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a file of .venv is newer than what it was made from, or it is made again.
