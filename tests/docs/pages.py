@@ -1,7 +1,9 @@
 """The pages of the documentation, and their parts."""
 
+import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -24,3 +26,13 @@ def blocks(page: Path, language: str) -> list[str]:
     """The fenced blocks of one language, without the fences."""
     pattern = rf"^```{language}\n(.*?)^```$"
     return re.findall(pattern, page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def script(name: str) -> Any:
+    """A script of tools/ as a module; the folder is not a package."""
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / f"tools/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,8 +1,10 @@
 """The reference lists everything that exists, and nothing else; all links work."""
 
+import ast
 import inspect
 import re
 import sqlite3
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
@@ -39,8 +41,9 @@ from onefold.effects.once import OnceOptions
 from onefold.jobs.enqueue_options import CallOptions
 from onefold.jobs.job_function import DeclareOptions
 from onefold.model.lifecycle import POISON_DELIVERIES, mermaid
+from onefold.server import events as server_events
 from onefold.worker.settings import WorkerOptions
-from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose, script
 
 NOUNS = [ApiKeys, DeadJobs, Deliveries, Keys, Queues, Schedules]
 ERRORS = sorted(
@@ -51,6 +54,17 @@ ERRORS = sorted(
     ),
     key=lambda kind: kind.__name__,
 )
+SETTINGS = {
+    *list(inspect.signature(Onefold).parameters),
+    *(field.name for field in msgspec.structs.fields(NewJob)),
+    *CallOptions.__annotations__,
+    *ClaimOptions.__annotations__,
+    *OnceOptions.__annotations__,
+    *DeclareOptions.__annotations__,
+    *WorkerOptions.__annotations__,
+    *KEYS["worker"],
+    *ScheduleOptions.__optional_keys__,
+}
 
 
 def words_in_code(page: Path) -> set[str]:
@@ -91,19 +105,8 @@ def test_every_setting_is_in_the_reference() -> None:
     documented = set(
         re.findall(r"^\| `(\w+)`", (DOCS / "reference/settings.md").read_text(), re.MULTILINE)
     )
-    settings = {
-        *list(inspect.signature(Onefold).parameters),
-        *(field.name for field in msgspec.structs.fields(NewJob)),
-        *CallOptions.__annotations__,
-        *ClaimOptions.__annotations__,
-        *OnceOptions.__annotations__,
-        *DeclareOptions.__annotations__,
-        *WorkerOptions.__annotations__,
-        *KEYS["worker"],
-        *ScheduleOptions.__optional_keys__,
-    }
 
-    assert not settings - documented
+    assert not SETTINGS - documented
 
 
 def test_the_reference_shows_how_an_onefold_is_made() -> None:
@@ -150,6 +153,56 @@ def test_every_table_column_and_index_is_in_the_reference(sqlite_url: str, tmp_p
 
 def test_the_state_diagram_is_the_lifecycle() -> None:
     assert blocks(DOCS / "explanation/states.md", "mermaid") == [mermaid() + "\n"]
+
+
+def test_the_page_of_events_is_the_code() -> None:
+    page = (DOCS / "reference/events.md").read_text()
+
+    assert page == script("reference").with_events(page), "run `make reference`"
+
+
+def test_every_event_over_http_is_documented() -> None:
+    sent = {
+        value
+        for name, value in vars(server_events).items()
+        if name.isupper() and isinstance(value, str) and "." in value
+    }
+    page = (DOCS / "how-to/events-over-http.md").read_text()
+
+    assert sent
+    assert [name for name in sorted(sent) if f"`{name}`" not in page] == []
+
+
+def attributes_of(kind: type) -> list[str]:
+    """The names of the evidence that an error passes to the root of the tree."""
+    if kind is errors.OnefoldError:
+        return ["evidence"]
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__"
+    ]
+    if calls:
+        return [keyword.arg for keyword in calls[0].keywords if keyword.arg]
+    inherited = kind.__mro__[1]
+    return [] if inherited is errors.OnefoldError else attributes_of(inherited)
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_attribute_of_an_error_is_in_the_reference(kind: type[errors.OnefoldError]) -> None:
+    page = (DOCS / "reference/errors.md").read_text()
+    (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*\|(.*)\|$", page, re.MULTILINE)
+
+    assert re.findall(r"`(\w+)`", row) == attributes_of(kind)
+
+
+def test_settings_that_do_not_exist_are_not_in_the_reference() -> None:
+    documented = re.findall(
+        r"^\| `([a-z_]+)` \|", (DOCS / "reference/settings.md").read_text(), re.MULTILINE
+    )
+
+    assert sorted(set(documented) - SETTINGS) == []
 
 
 def commands(group: Any, *path: str) -> Iterator[str]:

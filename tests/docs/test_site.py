@@ -1,6 +1,5 @@
 """The documentation site: it is built without a warning, and requests nothing from other hosts."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -15,22 +14,12 @@ import pytest
 from playwright.sync_api import BrowserContext
 
 from onefold.model.lifecycle import mermaid
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS, ROOT, script
 from tests.fixtures.browser import browser, visitor
 
 __all__ = ["browser", "visitor"]
 
 CONFIGURATION = ROOT / "mkdocs.yml"
-
-
-def hook() -> Any:
-    """The module that draws diagrams; mkdocs loads it in the same way."""
-    spec = importlib.util.spec_from_file_location("site_hook", ROOT / "tools/site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def build(folder: Path, *, configuration: Path = CONFIGURATION) -> subprocess.CompletedProcess[str]:
@@ -151,7 +140,7 @@ def test_a_diagram_is_drawn_in_both_colour_schemes(
 
 
 def test_every_change_of_the_lifecycle_is_drawn() -> None:
-    drawn = hook().on_page_markdown(f"```mermaid\n{mermaid()}\n```\n")
+    drawn = script("site").on_page_markdown(f"```mermaid\n{mermaid()}\n```\n")
 
     for line in mermaid().splitlines()[1:]:
         assert f">{line.partition(': ')[2]}</text>" in drawn
@@ -161,7 +150,7 @@ def test_every_change_of_the_lifecycle_is_drawn() -> None:
     "text", ["flowchart LR\n", "sequenceDiagram\nloop\n", "stateDiagram-v2\na --> b: c\n"]
 )
 def test_a_diagram_that_cannot_be_drawn_stops_the_build(text: str) -> None:
-    module = hook()
+    module = script("site")
 
     with pytest.raises(module.CannotDraw, match=r"tools/site\.py"):
         module.on_page_markdown(f"```mermaid\n{text}```\n")
