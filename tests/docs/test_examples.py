@@ -1,7 +1,8 @@
 """Every fenced `python` and `console` example of README and docs runs, page by page.
 
 1. The examples of a page run in order, in one namespace and one empty folder.
-2. `dsn` is the URL of an empty PostgreSQL database: a name in Python, a variable in a console.
+2. `dsn` is the URL of an empty PostgreSQL database: a name in Python, a variable in a console. It
+   is also in DATABASE_URL, where an application reads it.
 3. If a page uses Django, the default database of its project is also `dsn`.
 4. A console shows `$ onefold …` and its output; `...` matches any text. Commands that the tests
    do not run (pip, make) are fenced as `sh`.
@@ -113,7 +114,8 @@ def test_the_examples_of_a_page_run(
         sys.modules.pop(module, None)
     document = Document.parse(str(page), *PARSERS)
     if "dsn" in page.read_text():
-        document.namespace["dsn"] = request.getfixturevalue("dsn")
+        document.namespace["dsn"] = dsn = request.getfixturevalue("dsn")
+        monkeypatch.setenv("DATABASE_URL", dsn)
     if "django" in page.read_text():
         request.getfixturevalue("django_project")
 
@@ -151,7 +153,20 @@ def test_the_contract_suite_of_the_how_to_examines_a_database(tmp_path: Path) ->
 
 
 # `py`, `js` and `go` are code of other systems; the files of a deployment are tested on their own.
-NOT_RUN = {"", "sh", "sql", "text", "mermaid", "py", "js", "go", "ini", "yaml", "dockerfile", "nginx"}
+NOT_RUN = {
+    "",
+    "sh",
+    "sql",
+    "text",
+    "mermaid",
+    "py",
+    "js",
+    "go",
+    "ini",
+    "yaml",
+    "dockerfile",
+    "nginx",
+}
 
 
 def test_only_what_runs_is_called_python_or_console() -> None:
