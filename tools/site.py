@@ -26,6 +26,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _figure(text: str) -> str:
     kind, *lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # They end a statement, or begin a tag, where a code host draws the diagram.
+    if wrong := next((line for line in lines if re.search(r"[;#<]", line)), None):
+        raise CannotDraw(f"tools/site.py: remove ; # and < from this line of a diagram: {wrong}")
     if kind == "stateDiagram-v2":
         drawing = _states(lines)
     elif kind == "sequenceDiagram":
@@ -37,7 +40,8 @@ def _figure(text: str) -> str:
 
 def _svg(width: float, height: float, parts: list[str], description: str) -> str:
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" style="max-width:{width:g}px" role="img" '
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'style="max-width:{width:g}px;min-width:{min(width, 520):g}px" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(description)}</title>'
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
         'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" class="head"/></marker></defs>'
@@ -158,7 +162,7 @@ def _sequence(lines: list[str]) -> str:
             raise CannotDraw(f"tools/site.py cannot draw this line of a sequence diagram: {line}")
     columns = _columns(list(names), steps)
     bottom = 64 + 46 * len(steps)
-    width = max(columns.values()) + 110
+    width = max(columns.values()) + _margin(steps)
     parts: list[str] = []
     for name, x in columns.items():
         wide = max(_width_of(names[name]) + 16, 90)
@@ -168,6 +172,12 @@ def _sequence(lines: list[str]) -> str:
     for number, (start, end, kind, label) in enumerate(steps):
         parts.append(_step(columns[start], columns[end], 84 + 46 * number, kind, label))
     return _svg(width, bottom + 10, parts, "; ".join(label for *_, label in steps))
+
+
+def _margin(steps: list[tuple[str, str, str, str]]) -> float:
+    """The room beside the outer participants, which the widest note may need."""
+    notes = [_width_of(label) / 2 + 12 for *_, kind, label in steps if kind == "note"]
+    return max([110.0, *notes])
 
 
 def _columns(names: list[str], steps: list[tuple[str, str, str, str]]) -> dict[str, float]:
@@ -180,7 +190,7 @@ def _columns(names: list[str], steps: list[tuple[str, str, str, str]]) -> dict[s
             for gap in range(first, last):
                 gaps[gap] = max(gaps[gap], needed)
     places: dict[str, float] = {}
-    x = 110.0
+    x = _margin(steps)
     for name, gap in zip(names, gaps, strict=True):
         places[name] = x
         x += gap
