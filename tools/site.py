@@ -108,16 +108,7 @@ def _states(lines: list[str]) -> str:
 
 def _arrow(start: str, end: str, labels: list[str]) -> tuple[str, str]:
     """The line, and its labels on paper."""
-    (x1, y1), (x2, y2) = _PLACES[start], _PLACES[end]
-    length = math.hypot(x2 - x1, y2 - y1)
-    bend = _BENDS.get((start, end), 0)
-    middle_x = (x1 + x2) / 2 + (y2 - y1) / length * bend
-    middle_y = (y1 + y2) / 2 - (x2 - x1) / length * bend
-    from_x, from_y = _edge((x1, y1), (middle_x, middle_y), radius=start == "[*]")
-    to_x, to_y = _edge((x2, y2), (middle_x, middle_y), radius=False)
-    curve = f"M{from_x:g} {from_y:g}Q{middle_x:g} {middle_y:g} {to_x:g} {to_y:g}"
-    at_x = (from_x + 2 * middle_x + to_x) / 4
-    at_y = (from_y + 2 * middle_y + to_y) / 4
+    curve, at_x, at_y = _loop(start) if start == end else _curve(start, end)
     wide = max(map(_width_of, labels))
     high = _LINE_HEIGHT * len(labels) + 4
     return (
@@ -128,6 +119,27 @@ def _arrow(start: str, end: str, labels: list[str]) -> tuple[str, str]:
             for number, label in enumerate(labels)
         ),
     )
+
+
+def _loop(state: str) -> tuple[str, float, float]:
+    """A line from below a state to its left side, and the place of its labels."""
+    x, y = _PLACES[state]
+    left, bottom = x - _STATE_WIDTH / 2, y + _STATE_HEIGHT / 2
+    curve = f"M{left + 20:g} {bottom:g}C{left:g} {bottom + 60:g} {left - 80:g} {bottom + 30:g} "
+    return f"{curve}{left:g} {y + 12:g}", left - 38, bottom + 30
+
+
+def _curve(start: str, end: str) -> tuple[str, float, float]:
+    """A line from one state to another, and the place of its labels."""
+    (x1, y1), (x2, y2) = _PLACES[start], _PLACES[end]
+    length = math.hypot(x2 - x1, y2 - y1)
+    bend = _BENDS.get((start, end), 0)
+    middle_x = (x1 + x2) / 2 + (y2 - y1) / length * bend
+    middle_y = (y1 + y2) / 2 - (x2 - x1) / length * bend
+    from_x, from_y = _edge((x1, y1), (middle_x, middle_y), radius=start == "[*]")
+    to_x, to_y = _edge((x2, y2), (middle_x, middle_y), radius=False)
+    curve = f"M{from_x:g} {from_y:g}Q{middle_x:g} {middle_y:g} {to_x:g} {to_y:g}"
+    return curve, (from_x + 2 * middle_x + to_x) / 4, (from_y + 2 * middle_y + to_y) / 4
 
 
 def _edge(
@@ -190,7 +202,7 @@ def _columns(names: list[str], steps: list[tuple[str, str, str, str]]) -> dict[s
             for gap in range(first, last):
                 gaps[gap] = max(gaps[gap], needed)
     places: dict[str, float] = {}
-    x = _margin(steps)
+    x: float = _margin(steps)
     for name, gap in zip(names, gaps, strict=True):
         places[name] = x
         x += gap

@@ -21,7 +21,8 @@ UNITS = [text for text in blocks(DEPLOY, "ini") if text.startswith("[Unit]")]
 
 def compose() -> dict[str, Any]:
     (text,) = blocks(DEPLOY, "yaml")
-    return yaml.safe_load(text)
+    read: dict[str, Any] = yaml.safe_load(text)
+    return read
 
 
 def shell_commands() -> Iterator[tuple[str, list[str]]]:
