@@ -199,10 +199,10 @@ def _columns(names: list[str], steps: list[tuple[str, str, str, str]]) -> dict[s
         first, last = sorted((names.index(start), names.index(end)))
         if last > first:
             needed = (_width_of(label) + 20) / (last - first)
-            for gap in range(first, last):
-                gaps[gap] = max(gaps[gap], needed)
+            for place in range(first, last):
+                gaps[place] = max(gaps[place], needed)
     places: dict[str, float] = {}
-    x: float = _margin(steps)
+    x = _margin(steps)
     for name, gap in zip(names, gaps, strict=True):
         places[name] = x
         x += gap

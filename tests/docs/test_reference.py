@@ -90,6 +90,23 @@ def test_every_public_method_is_in_the_reference(kind: type) -> None:
     assert not methods - twins - words_in_code(DOCS / "reference/api.md")
 
 
+@pytest.mark.parametrize("kind", NOUNS, ids=lambda kind: kind.__name__)
+def test_the_parameters_in_the_reference_are_those_of_the_code(kind: type) -> None:
+    noun = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower().removesuffix("_jobs")
+    calls = re.findall(rf"`{noun}\.(\w+)\(([^`]*)\)`", (DOCS / "reference/api.md").read_text())
+    wrong: list[str] = []
+    for name, shown in calls:
+        parameters = inspect.signature(getattr(kind, name)).parameters
+        flat = re.sub(r"\([^)]*\)|\*\*\w+", "", shown)
+        named = {part.partition("=")[0].strip() for part in flat.split(",")} - {"", "*", "…"}
+        takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        if not takes_more and not named <= set(parameters):
+            wrong.append(f"{noun}.{name}: {sorted(named - set(parameters))}")
+
+    assert calls
+    assert wrong == []
+
+
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_every_error_is_in_the_reference_with_its_status(kind: type[errors.OnefoldError]) -> None:
     page = (DOCS / "reference/errors.md").read_text()
