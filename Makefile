@@ -6,7 +6,7 @@ VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 # Folders about what is built upon the engine, or around it: they run without coverage, a third
 # faster. All of the engine (model/, operations/) must be covered by the others.
-UPPER_TESTS := $(addprefix tests/,bench borrowed cli docs examples forms http kill pgbouncer push \
+UPPER_TESTS := $(addprefix tests/,bench borrowed cli dashboard docs examples forms http kill pgbouncer push \
 	sql_function telemetry testing webhooks)
 # What tests need and no wheel brings. `make test DEBIAN_PACKAGES=` installs nothing.
 DEBIAN_PACKAGES ?= pgbouncer chromium
@@ -35,7 +35,7 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(VENV)/.run ## serve the HTTP API on loopback, on embedded SQLite (onefold.db)
+run: $(VENV)/.run ## serve the dashboard and the HTTP API on loopback, on SQLite (onefold.db)
 	@$(BIN)/onefold serve $(if $(DATABASE),--database $(DATABASE)) $(if $(PORT),--port $(PORT))
 
 demo: $(VENV)/.run ## watch duplicate requests and killed workers, with Onefold and without

@@ -79,7 +79,7 @@ def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place)
         (("create", "--scope", "publish", "--tenant", "No Slug"), "tenant must be"),
         (("create", "--scope", "publish", "--rate", "often"), "rate must be like"),
         (("create", "--scope", "publish", "--expires", "soon"), "expires must be like"),
-        (("create", "--scope", "read"), "must be some of publish, work, admin"),
+        (("create", "--scope", "write"), "must be some of read, publish, work, admin"),
         (("create",), "Missing option '--scope'"),
         (("revoke", "whatever"), "must be the id of an API key"),
     ],

@@ -163,10 +163,10 @@ def test_scopes_are_sorted_and_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [[], "", "read", ["publish", "read"], None, 7, [None], [["work"]]]
+    "value", [[], "", "write", ["publish", "write"], None, 7, [None], [["work"]]]
 )
 def test_other_scopes_are_refused(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="must be some of publish, work, admin"):
+    with pytest.raises(InvalidInput, match="must be some of read, publish, work, admin"):
         key_scopes(value)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.databases import Build
+    from onefold.operations.statement import Operation, Sql
 
 T = TypeVar("T")
 
@@ -55,8 +56,8 @@ class ApiKeys:
     ) -> NewApiKey:
         """Create a key for a tenant. The key's text is only in this result; it is not stored.
 
-        `publish` may publish and read jobs, `work` may do what a worker does, `admin` may do
-        everything. `rate` limits the requests: "100/s".
+        `read` may read everything except secrets, `publish` may publish and read jobs, `work` may
+        do what a worker does, `admin` may do everything. `rate` limits the requests: "100/s".
         """
         return self._context.runtime.run(self._create(tenant, scopes, name, rate, expires_in))
 
@@ -104,6 +105,14 @@ class ApiKeys:
     async def afind(self, tenant: str | None = None) -> list[ApiKey]:
         """`find`, awaited."""
         return await self._context.store.atransact(_finding(tenant), write=False)
+
+    def get(self, id: str) -> ApiKey | None:  # noqa: A002 - its name in the API
+        """A key by its id, if it is valid: neither revoked nor expired."""
+        return self._context.store.transact(_getting(id), write=False)
+
+    async def aget(self, id: str) -> ApiKey | None:  # noqa: A002 - its name in the API
+        """`get`, awaited."""
+        return await self._context.store.atransact(_getting(id), write=False)
 
     def revoke(self, id: str) -> bool:  # noqa: A002 - its name in the API
         """Revoke a key at once and for good. False if there is no such key to revoke.
@@ -176,6 +185,16 @@ class ApiKeys:
 def _finding(tenant: str | None) -> Build[list[ApiKey]]:
     owner = None if tenant is None else api_key.key_tenant(tenant)
     return lambda sql: api_keys.find(sql, owner)
+
+
+def _getting(key: str) -> Build[ApiKey | None]:
+    key_id = api_key.key_id(key)
+
+    def build(sql: Sql) -> Operation[ApiKey | None]:
+        (known,) = yield from api_keys.read(sql, [key_id])
+        return known.key if known is not None and known.live else None
+
+    return build
 
 
 def _revoking(key: str) -> Build[bool]:

@@ -33,8 +33,9 @@ def create(
         list[str],
         typer.Option(
             metavar="SCOPE",
-            help="publish, work or admin; can be repeated. publish: enqueue and read jobs. work:"
-            " acknowledge jobs, steps, claims and locks. admin: everything.",
+            help="read, publish, work or admin; can be repeated. read: read everything, except"
+            " secrets. publish: enqueue and read jobs. work: acknowledge jobs, steps, claims and"
+            " locks. admin: everything.",
         ),
     ],
     name: Annotated[str, typer.Option(metavar="TEXT", help="A name for lists.")] = "",

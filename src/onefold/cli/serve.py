@@ -84,6 +84,14 @@ def serve(
         bool,
         _option("ACCESS_LOG", None, "Log a line for each request.", "--access-log/--no-access-log"),
     ] = True,
+    secret: Annotated[
+        str | None,
+        _option(
+            "SECRET",
+            "TEXT",
+            "Signs the sessions of the dashboard; the same on all machines.  [new at each start]",
+        ),
+    ] = None,
     log_format: Annotated[str, _option("LOG_FORMAT", "FORMAT", "text or json")] = "text",
     log_level: Annotated[
         str, _option("LOG_LEVEL", "LEVEL", "debug, info, warning or error")
@@ -125,6 +133,7 @@ def serve(
             push_concurrency=push_concurrency,
             push_allow=tuple(filter(None, (push_allow or "").split(","))),
             access_log=access_log,
+            **({} if secret is None else {"secret": secret}),
         ),
         tls_certificate=tls_certificate,
         tls_key=tls_key,

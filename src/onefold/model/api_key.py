@@ -28,9 +28,9 @@ from onefold.model.timestamps import from_micros
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Scope: TypeAlias = Literal["publish", "work", "admin"]
+Scope: TypeAlias = Literal["read", "publish", "work", "admin"]
 
-SCOPES: Final[tuple[Scope, ...]] = ("publish", "work", "admin")
+SCOPES: Final[tuple[Scope, ...]] = ("read", "publish", "work", "admin")
 
 NAME_BYTES: Final = 200
 

@@ -6,6 +6,7 @@ the same length are tried in this order.
 
 from __future__ import annotations
 
+import secrets
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ with Needs("onefold[server]"):
     from starlette.routing import Router
 
 from onefold.server.auth import Authority
+from onefold.server.dashboard.asgi import dashboard_paths
+from onefold.server.dashboard.dashboard import Dashboard
 from onefold.server.deadlines import Deadlines
 from onefold.server.dispatch import AccessLog, PathApp, PathFinder
 from onefold.server.drain import draining_at_signals
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 
 
 MEBIBYTE: Final = 1024 * 1024
+SECRET_LENGTH: Final = 16
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     push_allow: tuple[str, ...] = ()
     """Private networks and hosts that jobs may be pushed to: `10.0.0.0/8`."""
     access_log: bool = True
+    secret: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(32))
+    """Signs the sessions of the dashboard: the same for all servers behind one address."""
 
     def __post_init__(self) -> None:
         """Reject invalid settings."""
@@ -86,6 +92,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("request_timeout", "body_timeout", "grace"):
             if getattr(self, name) <= timedelta(0):
                 raise InvalidInput(name, f"must be longer than 0, got {getattr(self, name)}")
+        if len(self.secret) < SECRET_LENGTH:
+            raise InvalidInput("secret", f"must have at least {SECRET_LENGTH} characters")
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -147,8 +155,10 @@ class ServerApp:
         for route in (*ROUTES, *about_routes(ROUTES, metrics)):
             paths.setdefault(route.path, {})[route.method] = route
         self._closes = closes
+        dashboard = Dashboard(onefold, settings.secret, anonymous=settings.anonymous)
         self._paths = PathFinder(
-            {path: PathApp(self, methods) for path, methods in paths.items()},
+            {path: PathApp(self, methods, path) for path, methods in paths.items()}
+            | dashboard_paths(self, dashboard),
             default=PathApp(self, {}),
         )
         self._lifespan = Router(lifespan=self.lifespan).lifespan

@@ -75,12 +75,14 @@ class Caller(msgspec.Struct, frozen=True):
     unconfirmed: str | None = None
     """The id of a key that may be revoked by now."""
 
-    def require(self, scope: str, method: str = "POST") -> None:
+    def require(self, scope: str, method: str = "POST", *, secret: bool = False) -> None:
         """Reject a caller without the scope.
 
-        `admin` includes all scopes, and `work` may read what `publish` may read.
+        `admin` includes all scopes, `read` may read everything without secrets, and `work` what
+        `publish` may read.
         """
-        reads = scope == "publish" and method in READS and "work" in self.scopes
+        sufficient = {"read", "work"} if scope == "publish" else {"read"}
+        reads = method in READS and not secret and not self.scopes.isdisjoint(sufficient)
         if reads or not self.scopes.isdisjoint((scope, "admin")):
             return
         detail = (
@@ -113,11 +115,12 @@ class Authority:
         scope: Scope,
         *,
         confirms: bool = False,
+        secret: bool = False,
     ) -> Caller:
         """The caller of a request that needs the scope `needed`; None needs no key.
 
-        If the endpoint `confirms` the key, it may come from memory. Names of headers are in lower
-        case. Raises `Refused`.
+        If the endpoint `confirms` the key, it may come from memory. If the response has a `secret`,
+        the scope `read` is not enough. Names of headers are in lower case. Raises `Refused`.
         """
         if needed is None:
             return PUBLIC
@@ -133,7 +136,7 @@ class Authority:
                 raise unauthenticated()
             check_local(headers, scope.get("client"))
             return ANONYMOUS
-        caller.require(needed, scope["method"])
+        caller.require(needed, scope["method"], secret=secret)
         return caller
 
     async def _caller(self, token: str) -> Caller | None:

@@ -113,8 +113,10 @@ class AccessLog:
 class PathApp:
     """One path of the API; without routes, all unknown paths."""
 
-    def __init__(self, server: ServerApp, routes: Mapping[str, Route]) -> None:
-        """`routes` are by method."""
+    def __init__(
+        self, server: ServerApp, routes: Mapping[str, Route], template: str = UNKNOWN_PATH
+    ) -> None:
+        """`routes` are by method; `template` is their path."""
         self._server = server
         self._routes = dict(routes)
         # A stream has no length that a HEAD could return.
@@ -123,7 +125,7 @@ class PathApp:
         self._allowed = ", ".join(sorted({*self._routes, "OPTIONS"}))
         self._limit = server.settings.request_timeout.total_seconds()
         self._body_limit = server.settings.body_timeout.total_seconds()
-        self._template = next((route.path for route in routes.values()), UNKNOWN_PATH)
+        self._template = template
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI; the scope also has the parameters of the path."""
@@ -180,7 +182,7 @@ class PathApp:
         route = self._routes[scope["method"]]
         try:
             with Deadline(self._server.deadlines, self._limit):
-                await self._server.authority.admit(route.scope, headers, scope)
+                await self._server.authority.admit(route.scope, headers, scope, secret=route.secret)
         except Exception as error:  # noqa: BLE001 - the client receives a response to any error
             return error
         return None
@@ -207,7 +209,9 @@ class PathApp:
         route = self._routes.get(method)
         if route is None:
             return self._without_route(method, scope["path"])
-        caller = await server.authority.admit(route.scope, headers, scope, confirms=route.confirms)
+        caller = await server.authority.admit(
+            route.scope, headers, scope, confirms=route.confirms, secret=route.secret
+        )
         record.principal = caller.principal or record.principal
         record.is_unconfirmed = caller.unconfirmed is not None
         body = b""

@@ -1,6 +1,6 @@
 """The feed of `GET /v1/events`: the events of this process, by tenant, without payloads.
 
-Events without a tenant are left out, and nothing is built for a tenant without listeners. A
+Events without a tenant are for the operator, and nothing is built for a tenant without listeners. A
 listener has a bounded buffer and is dropped when it is full. The last events are kept for a while,
 so that a client can reconnect without a gap. `watch_queues` polls the queues of all processes.
 """
@@ -27,8 +27,11 @@ from onefold.model.event import (
     JobsEnqueued,
     JobStarted,
     KeyAnswered,
+    LeasesExpired,
     Redelivered,
+    WriteFenced,
 )
+from onefold.model.queue import QueueCounts
 from onefold.model.wire import iso, iso_or_none
 
 if TYPE_CHECKING:
@@ -46,8 +49,20 @@ ENDED: Final = "job.ended"
 REDELIVERED: Final = "job.redelivered"
 KEY: Final = "key.answered"
 COUNTED: Final = "queue.counted"
+LEASES: Final = "leases.expired"
+FENCED: Final = "write.fenced"
 
-NAMES: Final = (ENQUEUED, DUPLICATE, STARTED, ENDED, REDELIVERED, KEY, COUNTED)
+NAMES: Final = (
+    ENQUEUED,
+    DUPLICATE,
+    STARTED,
+    ENDED,
+    REDELIVERED,
+    KEY,
+    COUNTED,
+    LEASES,
+    FENCED,
+)
 """The names of the events."""
 
 
@@ -63,14 +78,14 @@ class EventMessage(msgspec.Struct, frozen=True, gc=False):
     """Set by the channel that sends it."""
 
 
-def tenant_of(event: Event) -> str | None:
-    """The tenant of an event; None if it has none."""
+def tenant_of(event: Event) -> str:
+    """The tenant of an event; events without one are for the operator, whose tenant is empty."""
     job: Job | None = getattr(event, "job", None)
-    return getattr(event, "tenant", None) if job is None else job.tenant
+    return getattr(event, "tenant", "") if job is None else job.tenant
 
 
 def message_of(event: Event) -> EventMessage | None:
-    """An event as a message for its tenant; None if it has no tenant, or is not in the feed."""
+    """An event as a message for its tenant; None if it is not in the feed."""
     match event:
         case JobsEnqueued() | DuplicatesSuppressed():
             name = ENQUEUED if isinstance(event, JobsEnqueued) else DUPLICATE
@@ -91,6 +106,18 @@ def message_of(event: Event) -> EventMessage | None:
         case KeyAnswered():
             members = {"surface": event.surface, "route": event.route, "outcome": event.outcome}
             return _message(KEY, event.tenant, None, members)
+        case _:
+            return _for_operator(event)
+
+
+def _for_operator(event: Event) -> EventMessage | None:
+    """An event without a tenant."""
+    match event:
+        case LeasesExpired():
+            return _message(LEASES, "", None, {"count": event.count, "buried": event.buried})
+        case WriteFenced():
+            members = {"id": event.job_id, "kind": event.kind, "fence": event.fence}
+            return _message(FENCED, "", None, members)
         case _:
             return None
 
@@ -349,16 +376,31 @@ async def watch_queues(calls: Tenant, send: Send) -> None:
     while True:
         started = time.monotonic()
         try:
-            queues = await calls.queues.afind(saved=True, limit=MOST)
+            queues = await _counted(calls)
         except DatabaseError as error:
             log.warning("The queues could not be counted for the listeners of events: %s", error)
         else:
-            found = {queue.name: _said(queue) for queue in queues}
-            for name, said in found.items():
+            found = {name: _said(queue) for name, queue in queues.items()}
+            # A queue without settings is not found once it is empty.
+            emptied = {name: _emptied(said) for name, said in (seen or {}).items()}
+            for name, said in (emptied | found).items():
                 if seen is not None and seen.get(name) != said:
                     send(_message(COUNTED, calls.context.tenant, name, said))
             seen = found
         await asyncio.sleep(max(EVERY, (time.monotonic() - started) / SHARE))
+
+
+async def _counted(calls: Tenant) -> dict[str, Queue]:
+    """The queues of a tenant by name, also those that only have jobs; for the operator, of all."""
+    queues = {queue.name: queue for queue in await calls.queues.afind(limit=MOST)}
+    # With the counts of their dead jobs.
+    return queues | {
+        queue.name: queue for queue in await calls.queues.afind(saved=True, limit=MOST)
+    }
+
+
+def _emptied(said: dict[str, Any]) -> dict[str, Any]:
+    return said | msgspec.structs.asdict(QueueCounts())
 
 
 def _said(queue: Queue) -> dict[str, Any]:

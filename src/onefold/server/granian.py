@@ -94,6 +94,7 @@ async def prepare(options: ServeOptions) -> list[str]:
             lines.append(f"  {create} --tenant acme --scope publish")
         url = options.url
         lines.append(f"Onefold serves {database} at {url}. The reference: {url}/v1/docs")
+        lines.append(f"The dashboard: {url}/")
     return lines
 
 

@@ -114,6 +114,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     streams: bool = False
     """True if the endpoint returns a stream of messages."""
+    secret: bool = False
+    """True if the response has a secret: the scope `read` is not enough."""
 
 
 class RouteTable(list[Route]):
@@ -142,6 +144,7 @@ class RouteTable(list[Route]):
         problems: tuple[ProblemKind, ...] = (),
         keyed: Keyed = "claim",
         confirms: bool = False,
+        secret: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         """Add the decorated endpoint. Its fields are those of `Route`."""
 
@@ -164,6 +167,7 @@ class RouteTable(list[Route]):
                 keyed=keyed,
                 confirms=confirms,
                 streams=STREAM in answers.values(),
+                secret=secret,
             )
             self.append(route)
             return endpoint

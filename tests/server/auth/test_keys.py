@@ -208,7 +208,7 @@ def test_that_there_is_no_key_is_believed_for_a_second(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"scopes": []}, "must be some of publish, work, admin"),
+        ({"scopes": []}, "must be some of read, publish, work, admin"),
         ({"scopes": ["publish"], "tenant": "No Slug"}, "tenant must be"),
         ({"scopes": ["publish"], "rate": "many"}, "rate must be like"),
         ({"scopes": ["publish"], "expires_in": timedelta(0)}, "expires_in must not be shorter"),

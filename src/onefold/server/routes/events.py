@@ -17,8 +17,10 @@ from onefold.server.request_context import STREAM, Reply, RouteTable
 from onefold.web.problems import UNAVAILABLE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
+    from onefold.app.onefold import Tenant
+    from onefold.server.app import ServerApp
     from onefold.server.events import EventMessage, Subscription
     from onefold.server.request_context import RequestContext
 
@@ -33,7 +35,7 @@ CHECK: Final = 1.0
 RETRY: Final = 3000
 """Milliseconds after which a disconnected client should reconnect."""
 
-_HEADERS: Final = (
+HEADERS: Final = (
     ("content-type", "text/event-stream; charset=utf-8"),
     # Otherwise nginx collects events before it sends them.
     ("x-accel-buffering", "no"),
@@ -81,7 +83,9 @@ async def stream_events(request: RequestContext) -> Reply:
     if request.server.feed.is_full:
         raise refused(UNAVAILABLE, "The server has too many listeners. Try again.", retry_after=5)
     after = request.headers.get("last-event-id") or None
-    return Reply(200, _pieces(request, after, _wants(query)), _HEADERS)
+    counts = partial(still_counts, request)
+    pieces = stream(request.server, request.calls, counts, after=after, wants=_wants(query))
+    return Reply(200, pieces, HEADERS)
 
 
 def _wants(query: EventsQuery) -> Callable[[EventMessage], bool]:
@@ -93,12 +97,23 @@ def _wants(query: EventsQuery) -> Callable[[EventMessage], bool]:
     return wants
 
 
-async def _pieces(
-    request: RequestContext, after: str | None, wants: Callable[[EventMessage], bool]
+def _everything(message: EventMessage) -> bool:
+    del message
+    return True
+
+
+async def stream(
+    server: ServerApp,
+    calls: Tenant,
+    counts: Callable[[], Awaitable[bool]],
+    *,
+    after: str | None = None,
+    wants: Callable[[EventMessage], bool] = _everything,
 ) -> AsyncGenerator[bytes]:
-    server, tenant = request.server, request.tenant
+    """The events of a tenant, while the caller `counts`: its key is valid."""
+    tenant = calls.context.tenant
     checked = time.monotonic()
-    watch = partial(watch_queues, request.calls)
+    watch = partial(watch_queues, calls)
     subscription = server.feed.listen(tenant, after=after, wants=wants, watch=watch)
     if server.draining:
         subscription.finish("stopping")
@@ -108,7 +123,7 @@ async def _pieces(
             taken = await subscription.take(HEARTBEAT)
             if time.monotonic() - checked >= CHECK:
                 checked = time.monotonic()
-                if (refusal := await _refusal(request)) is not None:
+                if (refusal := await _refusal(counts)) is not None:
                     yield _farewell(refusal)
                     return
             if taken:
@@ -122,10 +137,10 @@ async def _pieces(
         server.feed.leave(tenant, subscription)
 
 
-async def _refusal(request: RequestContext) -> Farewell | None:
+async def _refusal(counts: Callable[[], Awaitable[bool]]) -> Farewell | None:
     """Why the stream must end; None if it may go on."""
     try:
-        return None if await still_counts(request) else "revoked"
+        return None if await counts() else "revoked"
     except DatabaseError:
         return "unavailable"
 

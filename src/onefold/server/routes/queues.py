@@ -158,6 +158,7 @@ async def resume_queue(request: RequestContext) -> Reply:
     scope="admin",
     answers={200: QueueSecrets},
     problems=(QUEUE_NOT_FOUND,),
+    secret=True,
 )
 async def get_secret(request: RequestContext) -> Reply:
     """Get the secrets that sign the pushes of a queue.

@@ -108,7 +108,7 @@ class FormKeys:
         self._now: Callable[[], datetime] = clock or partial(datetime.now, UTC)
         # itsdangerous signs with the last one.
         secrets = [_checked_secret(one) for one in (*reversed(retired), secret)]
-        self._keys = _Signer(secrets, "onefold.forms.key", self._now)
+        self._keys = ClockSigner(secrets, "onefold.forms.key", self._now)
         self._sessions = Signer(
             secrets,
             "onefold.forms.session",
@@ -163,12 +163,16 @@ class FormKeys:
         return FormKey(key_id, form, binding, issued_at)
 
 
-class _Signer(TimestampSigner):
+class ClockSigner(TimestampSigner):
+    """Signs texts with their time, by a clock that tests can replace."""
+
     def __init__(self, secrets: list[bytes], salt: str, now: Callable[[], datetime]) -> None:
+        """It signs with the last of the secrets."""
         super().__init__(secrets, salt, key_derivation="hmac", digest_method=hashlib.sha256)
         self._now = now
 
     def get_timestamp(self) -> int:
+        """The time of the clock."""
         return int(self._now().timestamp())
 
 

@@ -1,0 +1,87 @@
+"""The dashboard at `/` of the server, and its stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.server.asgi_io import read_body, request_of
+from onefold.server.dashboard.page import Incoming
+from onefold.server.dispatch import PathApp
+from onefold.server.request_context import Reply
+from onefold.server.routes.events import HEADERS, stream
+from onefold.web.http import HttpResponse
+from onefold.web.problems import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Receive, Scope
+
+    from onefold.server.app import ServerApp
+    from onefold.server.dashboard.dashboard import Dashboard
+    from onefold.server.dispatch import AccessRecord
+
+EVENTS: Final = "/events"
+LARGEST_FORM: Final = 1024 * 1024
+"""Bytes."""
+
+
+def dashboard_paths(server: ServerApp, dashboard: Dashboard) -> dict[str, PathApp]:
+    """The paths of the dashboard."""
+    return {path: DashboardPath(server, dashboard, path) for path in (*dashboard.paths, EVENTS)}
+
+
+class DashboardPath(PathApp):
+    """One path of the dashboard. Pages run in threads: they call the database blocking."""
+
+    def __init__(self, server: ServerApp, dashboard: Dashboard, path: str) -> None:
+        """`path` is its template."""
+        super().__init__(server, {}, template=path)
+        self._dashboard = dashboard
+        self._path = path
+
+    async def _response(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], record: AccessRecord
+    ) -> HttpResponse | Reply:
+        body = b""
+        if scope["method"] == "POST":
+            try:
+                async with asyncio.timeout(self._body_limit):
+                    body = await read_body(receive, headers=headers, limit=LARGEST_FORM)
+            except (Refused, TimeoutError):
+                return HttpResponse(
+                    413, (("content-type", "text/plain"),), b"The form is too long."
+                )
+        root = scope.get("root_path", "")
+        request = request_of(scope, self._path, record.request_id)
+        below = request.path.partition("?")[0].removeprefix(root) or "/"
+        incoming = Incoming(
+            http=msgspec.structs.replace(request, path=below),
+            body=body,
+            root=root,
+            secure=scope.get("scheme") == "https",
+            client=scope.get("client"),
+        )
+        if self._path == EVENTS:
+            return await self._events(incoming, headers)
+        return await asyncio.to_thread(self._dashboard.respond, incoming)
+
+    async def _events(self, incoming: Incoming, headers: Mapping[str, str]) -> HttpResponse | Reply:
+        sessions, server = self._dashboard.sessions, self._server
+        try:
+            session = await asyncio.to_thread(sessions.find, incoming)
+        except Refused:
+            session = None
+        if session is None or server.feed.is_full:
+            # A browser does not reconnect after 204.
+            return HttpResponse(204)
+        calls = server.tenants[session.tenant]
+        after = headers.get("last-event-id") or None
+
+        async def counts() -> bool:
+            return await asyncio.to_thread(sessions.is_valid, session)
+
+        return Reply(200, stream(server, calls, counts, after=after), HEADERS)

@@ -1,0 +1,80 @@
+"""Log in and out, the first page, and the search."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlencode
+
+from onefold.errors import InvalidInput
+from onefold.model.ids import parse_id
+from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
+from onefold.server.dashboard.pages.jobs import STATES, find_jobs
+
+PAGES: Final = PageTable()
+
+SEARCHED: Final = ("key", "kind", "queue", "tag")
+"""Where a search looks for a text, in this order."""
+
+
+@PAGES.get("/")
+def first_page(request: PageRequest) -> Redirect:
+    """The first page of the navigation."""
+    del request
+    return Redirect("/jobs")
+
+
+@PAGES.get("/login", needs="nothing")
+def show_login(request: PageRequest) -> Page | Redirect:
+    """The form for an API key."""
+    if request.dashboard.sessions.find(request.incoming) is not None:
+        return Redirect(_next(request.query))
+    return Page("login.html", {"next": _next(request.query), "refused": False})
+
+
+@PAGES.action("/login", needs="nothing")
+def log_in(request: PageRequest) -> Page | Redirect:
+    """Begin a session."""
+    sessions = request.dashboard.sessions
+    session = sessions.log_in(request.form.get("key", ""))
+    if session is None:
+        return Page("login.html", {"next": _next(request.form), "refused": True}, status=403)
+    return Redirect(_next(request.form), cookie=sessions.cookie(session))
+
+
+@PAGES.action("/logout", needs="read")
+def log_out(request: PageRequest) -> Redirect:
+    """End the session of this browser."""
+    del request
+    return Redirect("/login", cookie="")
+
+
+@PAGES.get("/search")
+def search(request: PageRequest) -> Redirect:
+    """The page for a text: a job by its id, else jobs by key, kind, queue, tag or state."""
+    text = request.query.get("q", "")
+    try:
+        return Redirect(f"/jobs/{parse_id(text)}")
+    except InvalidInput:
+        pass
+    name, colon, value = text.partition(":")
+    if colon and name in {*SEARCHED, "state"}:
+        return _jobs(name, value.strip())
+    if text in STATES:
+        return _jobs("state", text)
+    for name in SEARCHED if text else ():
+        try:
+            if find_jobs(request, {name: text}, limit=1).jobs:
+                return _jobs(name, text)
+        except InvalidInput:
+            continue
+    return _jobs("key", text)
+
+
+def _jobs(name: str, value: str) -> Redirect:
+    return Redirect(f"/jobs?{urlencode({name: value})}" if value else "/jobs")
+
+
+def _next(values: dict[str, str]) -> str:
+    """Where a visitor wanted to go; only a path of this dashboard."""
+    path = values.get("next", "/")
+    return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
