@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from importlib import import_module
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -133,7 +134,7 @@ def serve(
             push_concurrency=push_concurrency,
             push_allow=tuple(filter(None, (push_allow or "").split(","))),
             access_log=access_log,
-            **({} if secret is None else {"secret": secret}),
+            secret=token_urlsafe(32) if secret is None else secret,
         ),
         tls_certificate=tls_certificate,
         tls_key=tls_key,

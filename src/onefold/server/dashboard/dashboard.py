@@ -18,7 +18,7 @@ from onefold.errors import DatabaseError, InvalidInput, JobNotFound, OnefoldErro
 from onefold.server.dashboard.navigation import NAVIGATION, PAGES
 from onefold.server.dashboard.page import FRAGMENT, Page, PageFinder, PageRequest, Redirect
 from onefold.server.dashboard.rendering import STATIC, environment
-from onefold.server.dashboard.sessions import Session, Sessions, cookie_of, set_cookie
+from onefold.server.dashboard.sessions import DashboardSession, Sessions, cookie_of, set_cookie
 from onefold.web.forms.form import Form
 from onefold.web.forms.form_keys import FormKeys
 from onefold.web.forms.no_store import open_page
@@ -102,13 +102,13 @@ class Dashboard:
         options = {"form": Form(self._keys, FORM), "takeover": "refuse"}
         return RouteRegistry(self.onefold).route(options)
 
-    def respond(self, incoming: Incoming, session: Session | None = None) -> HttpResponse:
+    def respond(self, incoming: Incoming, session: DashboardSession | None = None) -> HttpResponse:
         """The response to a request. A framework with a login of its own passes the session."""
         open_page()  # Each page is sent with Cache-Control: no-store.
         response = self._response(incoming, session)
         return HttpResponse(response.status, (*response.headers, *SECURITY), response.body)
 
-    def _response(self, incoming: Incoming, session: Session | None) -> HttpResponse:
+    def _response(self, incoming: Incoming, session: DashboardSession | None) -> HttpResponse:
         path = incoming.http.path
         if path.startswith("/static/"):
             return self._static(incoming)
@@ -148,7 +148,7 @@ class Dashboard:
         self,
         route: PageRoute,
         incoming: Incoming,
-        session: Session | None,
+        session: DashboardSession | None,
         values: Mapping[str, str],
     ) -> HttpResponse:
         if session is None:
@@ -188,7 +188,7 @@ class Dashboard:
     # --- responses --------------------------------------------------------------------------------
 
     def _rendered(
-        self, result: Page | Redirect, incoming: Incoming, session: Session | None
+        self, result: Page | Redirect, incoming: Incoming, session: DashboardSession | None
     ) -> HttpResponse:
         if isinstance(result, Page):
             return self._page(result, incoming, session)
@@ -203,7 +203,9 @@ class Dashboard:
             return response
         return response.adding("set-cookie", set_cookie(result.cookie, incoming))
 
-    def _page(self, page: Page, incoming: Incoming, session: Session | None) -> HttpResponse:
+    def _page(
+        self, page: Page, incoming: Incoming, session: DashboardSession | None
+    ) -> HttpResponse:
         request = PageRequest(self, incoming, session, {}) if session else None
         is_fragment = incoming.http.value(FRAGMENT) is not None
         text = self._environment.get_template(page.template).render(
@@ -223,7 +225,7 @@ class Dashboard:
         )
         return HttpResponse(page.status, (_HTML, _NO_STORE, ("vary", FRAGMENT)), text.encode())
 
-    def _form_key(self, session: Session | None) -> Markup:
+    def _form_key(self, session: DashboardSession | None) -> Markup:
         assert session is not None, "a page without a session has no actions"
         return self._keys.hidden_field(FORM, session.id)
 
@@ -247,7 +249,7 @@ class Dashboard:
         return HttpResponse(303, (("location", f"{incoming.root}{LOGIN}{to}"), _NO_STORE))
 
     def _failed(
-        self, incoming: Incoming, session: Session | None, failure: PageFailure
+        self, incoming: Incoming, session: DashboardSession | None, failure: PageFailure
     ) -> HttpResponse:
         page = Page("failure.html", {"title": failure.title, "text": str(failure)}, failure.status)
         return self._page(page, incoming, session)
@@ -255,7 +257,7 @@ class Dashboard:
 
 def _public(dashboard: Dashboard, incoming: Incoming, values: Mapping[str, str]) -> PageRequest:
     """The request of a page that needs no session."""
-    unknown = Session(id="", tenant="", role="read", name="")
+    unknown = DashboardSession(id="", tenant="", role="read", name="")
     return PageRequest(dashboard, incoming, unknown, values)
 
 

@@ -25,7 +25,7 @@ from onefold.django.instance import get_onefold
 from onefold.django.views import request_of
 from onefold.server.dashboard.dashboard import Dashboard
 from onefold.server.dashboard.page import Incoming
-from onefold.server.dashboard.sessions import Session
+from onefold.server.dashboard.sessions import DashboardSession
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -67,8 +67,8 @@ def dashboard(request: HttpRequest, below: str) -> HttpResponseBase:
     return response
 
 
-def _session(request: HttpRequest, user: Any) -> Session:
-    return Session(
+def _session(request: HttpRequest, user: Any) -> DashboardSession:
+    return DashboardSession(
         id=session_of(request),
         tenant="",
         role="admin" if user.is_superuser else "read",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onefold.app.onefold import Onefold, Tenant
     from onefold.server.dashboard.dashboard import Dashboard
-    from onefold.server.dashboard.sessions import Session
+    from onefold.server.dashboard.sessions import DashboardSession
 
 FRAGMENT: Final = "onefold-fragment"
 """The header of a request for the parts of a page that change."""
@@ -52,13 +52,13 @@ class PageRequest:
         self,
         dashboard: Dashboard,
         incoming: Incoming,
-        session: Session,
+        session: DashboardSession,
         path: Mapping[str, str],
     ) -> None:
         """`path` has the parameters of the path."""
         self.dashboard: Dashboard = dashboard
         self.incoming: Incoming = incoming
-        self.session: Session = session
+        self.session: DashboardSession = session
         self.path: Mapping[str, str] = path
 
     @property

@@ -32,7 +32,7 @@ ANONYMOUS: Final = "-"
 """In the place of a key's id."""
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class DashboardSession(msgspec.Struct, frozen=True, kw_only=True):
     """A visitor of the dashboard."""
 
     id: str
@@ -65,12 +65,12 @@ class Sessions:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._onefold.context.now() / 1_000_000, UTC)
 
-    def log_in(self, text: str) -> Session | None:
+    def log_in(self, text: str) -> DashboardSession | None:
         """A session for the text of an API key; None if that may not open the dashboard."""
         key = self._onefold.api_keys.check(text.strip()).key
         return None if key is None else session_of(key, secrets.token_urlsafe(16))
 
-    def find(self, incoming: Incoming) -> Session | None:
+    def find(self, incoming: Incoming) -> DashboardSession | None:
         """The session of a request; None if a login is needed.
 
         Raises `Refused` for a visitor without a key who is not on this machine.
@@ -82,15 +82,15 @@ class Sessions:
             return None
         check_local(incoming.headers, incoming.client)
         session_id = session_id or secrets.token_urlsafe(16)
-        return Session(id=session_id, tenant="", role="admin", name="this machine")
+        return DashboardSession(id=session_id, tenant="", role="admin", name="this machine")
 
-    def is_valid(self, session: Session) -> bool:
+    def is_valid(self, session: DashboardSession) -> bool:
         """Whether a session that was found before is still accepted."""
         if session.is_anonymous:
             return not self._onefold.api_keys.exist()
         return self.of_key(session.key, session.id) is not None
 
-    def of_key(self, key_id: str, session_id: str) -> Session | None:
+    def of_key(self, key_id: str, session_id: str) -> DashboardSession | None:
         """The session of a key; None if the key is not valid any more."""
         try:
             key = self._onefold.api_keys.get(key_id)
@@ -98,7 +98,7 @@ class Sessions:
             return None
         return None if key is None else session_of(key, session_id)
 
-    def cookie(self, session: Session) -> str:
+    def cookie(self, session: DashboardSession) -> str:
         """The value of the cookie of a session."""
         return self._signer.sign(f"{session.id}.{session.key}").decode()
 
@@ -114,7 +114,7 @@ class Sessions:
         return session_id, key_id
 
 
-def session_of(key: ApiKey, session_id: str) -> Session | None:
+def session_of(key: ApiKey, session_id: str) -> DashboardSession | None:
     """The session of a valid key; None if it has neither the scope admin nor read."""
     if "admin" in key.scopes:
         role: Role = "admin"
@@ -123,7 +123,7 @@ def session_of(key: ApiKey, session_id: str) -> Session | None:
     else:
         return None
     name = key.name or key.id
-    return Session(id=session_id, tenant=key.tenant, role=role, name=name, key=key.id)
+    return DashboardSession(id=session_id, tenant=key.tenant, role=role, name=name, key=key.id)
 
 
 def cookie_of(incoming: Incoming) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import urlencode
 
 from onefold.errors import InvalidInput
-from onefold.model.ids import parse_id
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 from onefold.server.dashboard.pages.jobs import STATES, find_jobs
 
 PAGES: Final = PageTable()
 
+JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SEARCHED: Final = ("key", "kind", "queue", "tag")
 """Where a search looks for a text, in this order."""
 
@@ -52,10 +53,8 @@ def log_out(request: PageRequest) -> Redirect:
 def search(request: PageRequest) -> Redirect:
     """The page for a text: a job by its id, else jobs by key, kind, queue, tag or state."""
     text = request.query.get("q", "")
-    try:
-        return Redirect(f"/jobs/{parse_id(text)}")
-    except InvalidInput:
-        pass
+    if JOB_ID.fullmatch(text):
+        return Redirect(f"/jobs/{text.lower()}")
     name, colon, value = text.partition(":")
     if colon and name in {*SEARCHED, "state"}:
         return _jobs(name, value.strip())
