@@ -127,7 +127,7 @@ def test_a_dead_job_shows_each_delivery_with_fence_worker_duration_and_traceback
         expect(shown).to_contain_text("took ")
         expect(shown.locator(".badge")).to_have_text(attempt.outcome)
     deliveries.first.get_by_text("Traceback").click()
-    expect(deliveries.first.locator("pre")).to_contain_text("CardDeclined")
+    expect(deliveries.first.locator("pre")).to_contain_text("in charge_card")
 
 
 def test_a_job_that_is_not_there_is_a_page_that_says_so(url: str, page: Page) -> None:
