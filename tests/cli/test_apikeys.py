@@ -5,10 +5,8 @@ import re
 import pytest
 
 from onefold import Admission
-from tests.cli.test_operators import Operate, operate, read
+from tests.cli.conftest import Operate, read
 from tests.fixtures.place import Place
-
-__all__ = ["operate"]
 
 
 def test_a_key_is_printed_once_and_counts(operate: Operate, place: Place) -> None:

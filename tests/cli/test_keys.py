@@ -9,11 +9,9 @@ from onefold import Onefold
 from onefold.claims import Replay, Won
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.stored_response import from_stored
-from tests.cli.test_operators import Operate, operate, read
+from tests.cli.conftest import Operate, read
 from tests.fixtures.place import Place
 from tests.fixtures.request_steps import RequestSteps
-
-__all__ = ["operate"]
 
 
 def claim(onefold: Onefold, key: str, surface: str = "http") -> Won:

@@ -1,56 +1,18 @@
 """What an operator does from a shell: dead letters, queues, schedules and jobs."""
 
-import json
-import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import pytest
 
 from onefold import Onefold
-from onefold.cli import main
-from tests.cli.conftest import Run
+from tests.cli.conftest import Operate, Run, read
 from tests.cli.workers import write_app
 from tests.fixtures.place import Place
 
-Operate: TypeAlias = Callable[..., "Done"]
-
 MINUTE = timedelta(minutes=1)
 NOBODY = "01980000-0000-7000-8000-000000000000"
-
-
-class Done(NamedTuple):
-    """What a command has left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def operate(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Operate:
-    """Run a command on each database in turn; in this process, since there are so many."""
-
-    def operate(*arguments: str) -> Done:
-        where = ("--database", place.url, "--schema", place.schema)
-        monkeypatch.setattr(sys, "argv", ["onefold", *arguments, *where])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        status = ended.value.code
-        assert isinstance(status, int)
-        printed = capsys.readouterr()
-        return Done(status, printed.out, printed.err)
-
-    return operate
-
-
-def read(done: Done) -> Any:
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def bury(onefold: Onefold, kind: str, count: int = 1, **options: Any) -> list[str]:

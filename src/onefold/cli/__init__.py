@@ -1,18 +1,31 @@
 """The command line: one file per command. It needs the extra `cli`.
 
-Only `main` can be imported without the extra. The exit status is 0 for success, 2 for wrong
-arguments, and 1 for any other error.
+Only `main` can be imported without the extra. `ExitCode` has every exit status.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from enum import IntEnum
 from typing import NoReturn, cast
 
 from onefold.errors import OnefoldError, UsageError
 
 PARTS = ("typer", "rich")
+
+
+class ExitCode(IntEnum):
+    """The exit statuses of all commands."""
+
+    SUCCESS = 0
+    FAILURE = 1
+    """The command was not possible, a check found a problem, or the reader of the output ended."""
+    USAGE = 2
+    """The arguments or the settings are wrong. Nothing was changed."""
+    INTERRUPTED = 130
+    """Ctrl-C, as shells count it: 128 and the number of the signal."""
+
 
 _USER = re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):.*@", re.IGNORECASE)
 _PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
@@ -25,7 +38,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
-        _fail("The command line needs the extra cli: pip install 'onefold[cli]'", status=2)
+        _fail("The command line needs the extra cli: pip install 'onefold[cli]'", ExitCode.USAGE)
     import typer
 
     # The base class of all errors in arguments. Typer has it only under a private name.
@@ -33,19 +46,19 @@ def main() -> None:
     try:
         status = app(standalone_mode=False)
     except typer.Abort:
-        _fail("Aborted.", status=1)
+        _fail("Interrupted.", ExitCode.INTERRUPTED)
     except UsageError as error:
-        _fail(str(error), status=2)
+        _fail(str(error), ExitCode.USAGE)
     except OnefoldError as error:
-        _fail(str(error), status=1)
+        _fail(str(error), ExitCode.FAILURE)
     except misused as error:
         error.message = without_passwords(error.message)
         error.show()
         sys.exit(error.exit_code)
-    sys.exit(status if isinstance(status, int) else 0)
+    sys.exit(status if isinstance(status, int) else ExitCode.SUCCESS)
 
 
-def _fail(sentence: str, *, status: int) -> NoReturn:
+def _fail(sentence: str, status: ExitCode) -> NoReturn:
     # rich may not be installed.
     print(f"onefold: {without_passwords(sentence)}", file=sys.stderr)  # noqa: T201
     sys.exit(status)

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context, with_new_database
-from onefold.cli.parsers import duration
+from onefold.cli.parsers import duration, examples
 from onefold.cli.render import when
 from onefold.model.api_key import key_scopes
 
@@ -24,7 +24,9 @@ apikeys: typer.Typer = typer.Typer(
 COLUMNS = ("id", "tenant", "name", "scopes", "rate", "created", "expires", "revoked")
 
 
-@apikeys.command()
+@apikeys.command(
+    epilog=examples("onefold apikeys create --scope publish --name shop --rate 100/s --expires 90d")
+)
 @with_new_database
 def create(
     cli: CliContext,
@@ -64,7 +66,7 @@ def create(
         )
 
 
-@apikeys.command("list")
+@apikeys.command("list", epilog=examples("onefold apikeys --tenant acme"))
 @with_context
 def list_keys(cli: CliContext) -> None:
     """List API keys of one tenant or all, without secrets. `onefold apikeys` does the same."""
@@ -77,7 +79,7 @@ def list_keys(cli: CliContext) -> None:
     )
 
 
-@apikeys.command()
+@apikeys.command(epilog=examples("onefold apikeys revoke 01980000-0000-7000-8000-000000000000"))
 @with_context
 def revoke(
     cli: CliContext,

@@ -138,7 +138,7 @@ def _with_context(*, creates: bool) -> Expand:
         """Open the database; typer closes it after the command."""
         onefold = context.with_resource(chosen(context, database, schema, app).open())
         if not creates:
-            _refuse_absent(onefold)
+            refuse_absent(onefold)
         return CliContext(onefold, tenant, as_json=as_json)
 
     return expanded("cli", open_context)
@@ -175,7 +175,7 @@ def chosen(context: typer.Context, database: str | None, schema: str, app: str |
     return Chosen(app, database or DATABASE, schema)
 
 
-def _refuse_absent(onefold: Onefold) -> None:
+def refuse_absent(onefold: Onefold) -> None:
     """A command that only reads must not create the database."""
     database = onefold.context.database
     if isinstance(database, SqliteDatabase) and not database.path.exists():

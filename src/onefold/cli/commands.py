@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,14 +13,19 @@ from onefold.cli.chaos import chaos
 from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
+from onefold.cli.enqueue import enqueue
 from onefold.cli.jobs import jobs
 from onefold.cli.keys import keys
 from onefold.cli.migrate import migrate
+from onefold.cli.parsers import examples
 from onefold.cli.queues import queues
 from onefold.cli.schedules import schedules
 from onefold.cli.serve import serve
 from onefold.cli.why import why
 from onefold.cli.worker import worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 def version() -> None:
@@ -39,18 +44,36 @@ app: typer.Typer = typer.Typer(
     name="onefold",
     help="Onefold: exactly-once jobs and idempotency keys.",
     no_args_is_help=True,
-    add_completion=False,
     # Help is plain text: the reference in the docs is compared with it.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(chaos)
-app.command()(demo)
-app.command()(migrate)
-app.command()(serve)
-app.command()(version)
-app.command()(why)
-app.command()(worker)
+COMMANDS: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
+    chaos: (
+        "onefold chaos shop:onefold --seconds 30 --check 'select sum(paid) from orders' --yes",
+    ),
+    demo: ("onefold demo",),
+    enqueue: (
+        """onefold enqueue email '{"to": 42}' --unique-key welcome:42""",
+        "onefold enqueue digest --queue mail --delay 10m",
+        "onefold enqueue import - --idempotency-key 2026-03-29 < import.json",
+    ),
+    migrate: (
+        "onefold migrate --database postgresql://app@db/shop",
+        "onefold migrate --sql > schema.sql",
+    ),
+    serve: ("onefold serve --database postgresql://app@db/shop --port 7890",),
+    version: ("onefold version",),
+    why: ("onefold why welcome:42", "onefold why order-7 --surface http --scope alice"),
+    worker: (
+        "onefold worker shop:onefold --concurrency 50",
+        "onefold worker shop:onefold --queues mail:5,default --processes 4",
+    ),
+}
+"""The commands that belong to no group, with examples for their help."""
+
+for command, lines in COMMANDS.items():
+    app.command(epilog=examples(*lines))(command)
 app.add_typer(apikeys, name="apikeys")
 app.add_typer(dead, name="dead")
 app.add_typer(jobs, name="jobs")

@@ -15,9 +15,11 @@ from onefold.cli.jobs import (
     PageOption,
     filtered,
     found_job,
+    replay_job,
     show_job,
     show_page,
 )
+from onefold.cli.parsers import examples
 from onefold.cli.render import SHORT, problem, when
 
 if TYPE_CHECKING:
@@ -47,7 +49,13 @@ COUNTED = 1000
 """The highest number of dead letters that is counted without --yes."""
 
 
-@dead.command("list")
+@dead.command(
+    "list",
+    epilog=examples(
+        "onefold dead --kind email --ended-from 1d",
+        "onefold dead --error-type builtins.TimeoutError --json",
+    ),
+)
 @with_context
 @filtered
 def list_dead(
@@ -62,14 +70,19 @@ def list_dead(
     show_page(cli, page, COLUMNS, _row, none="No dead letters found.")
 
 
-@dead.command()
+@dead.command(epilog=examples("onefold dead show 01980000-0000-7000-8000-000000000000"))
 @with_context
 def show(cli: CliContext, job_id: JobId) -> None:
     """Show a dead letter with its attempts and steps."""
     show_job(cli, _found(cli, job_id))
 
 
-@dead.command()
+@dead.command(
+    epilog=examples(
+        "onefold dead replay 01980000-0000-7000-8000-000000000000",
+        "onefold dead replay --kind email --ended-from 2h --yes",
+    )
+)
 @with_context
 @filtered
 def replay(
@@ -90,15 +103,7 @@ def replay(
     """Run dead letters again: one by its id, or many by filter. Safe to repeat."""
     if job_id is not None:
         _refuse_filters(filters, everything=everything)
-        answer = cli.calls.replay(job_id, fresh=fresh)
-        job = cli.calls.get(answer.id)
-        state = None if job is None else job.state
-        return cli.answer(
-            {"id": answer.id, "duplicate": answer.duplicate, "state": state},
-            f"Not replayed: the job {answer.id} already exists ({state})."
-            if answer.duplicate
-            else f"Replayed {answer.id}.",
-        )
+        return replay_job(cli, job_id, fresh=fresh)
     _check_many(cli, filters, "replay", everything=everything, yes=yes)
     answers = cli.calls.dead.replay(fresh=fresh, limit=limit, **_dead(filters))
     skipped = (
@@ -110,7 +115,12 @@ def replay(
     )
 
 
-@dead.command()
+@dead.command(
+    epilog=examples(
+        "onefold dead drop 01980000-0000-7000-8000-000000000000",
+        "onefold dead drop --all --ended-before 30d --yes",
+    )
+)
 @with_context
 @filtered
 def drop(

@@ -1,4 +1,4 @@
-"""`onefold jobs`: list, show and cancel jobs."""
+"""`onefold jobs`: list, show, cancel and retry jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from onefold import JobNotFound
 from onefold.app.jobs import FindOptions  # noqa: TC001 - read by typer
 from onefold.cli import parsers
 from onefold.cli.command_context import CliContext, ListsByDefault, print_table, with_context
-from onefold.cli.parsers import Expand, expanded
+from onefold.cli.completion import kinds, queue_names
+from onefold.cli.parsers import Expand, examples, expanded
 from onefold.cli.render import (
     SHORT,
     attempt_rows,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from onefold import Job, JobPage
 
 jobs: typer.Typer = typer.Typer(
-    cls=ListsByDefault, help="List, show and cancel jobs.", rich_markup_mode=None
+    cls=ListsByDefault, help="List, show, cancel and retry jobs.", rich_markup_mode=None
 )
 
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
@@ -50,8 +51,12 @@ STEPS = ("step", "state", "attempts", "started", "took", "error")
 
 def read_filters(
     *,
-    kind: Annotated[str | None, typer.Option(metavar="NAME", help="Of this kind.")] = None,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Of this queue.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this kind.", autocompletion=kinds)
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this queue.", autocompletion=queue_names)
+    ] = None,
     error_type: Annotated[
         str | None, typer.Option(metavar="NAME", help="With a last error of this type.")
     ] = None,
@@ -92,7 +97,13 @@ filtered: Expand = expanded("filters", read_filters)
 """Adds the options that filter jobs."""
 
 
-@jobs.command("list")
+@jobs.command(
+    "list",
+    epilog=examples(
+        "onefold jobs --state retrying --queue mail",
+        "onefold jobs --kind email --created-from 2h --json",
+    ),
+)
 @with_context
 @filtered
 def list_jobs(
@@ -119,20 +130,55 @@ def list_jobs(
     show_page(cli, page, COLUMNS, _row, none="No jobs found.")
 
 
-@jobs.command()
+@jobs.command(epilog=examples("onefold jobs show 01980000-0000-7000-8000-000000000000"))
 @with_context
 def show(cli: CliContext, job_id: JobId) -> None:
     """Show a job with its attempts and steps."""
     show_job(cli, found_job(cli, job_id))
 
 
-@jobs.command()
+@jobs.command(
+    epilog=examples(
+        'onefold jobs cancel 01980000-0000-7000-8000-000000000000 --reason "not wanted"'
+    )
+)
 @with_context
 def cancel(cli: CliContext, job_id: JobId, *, reason: ReasonOption = None) -> None:
     """Cancel a queued or running job. Safe to repeat."""
     cancelled = cli.calls.cancel(job_id, reason=reason)
     sentence = f"Cancelled {job_id}." if cancelled else f"{job_id} is already cancelled."
     cli.answer({"id": job_id, "cancelled": cancelled}, sentence)
+
+
+@jobs.command(epilog=examples("onefold jobs retry 01980000-0000-7000-8000-000000000000"))
+@with_context
+def retry(cli: CliContext, job_id: JobId) -> None:
+    """Run a job now: one that waits for its time or its retry, or a dead or cancelled one.
+
+    A dead or cancelled job starts with all its attempts; its finished steps are not run again.
+    """
+    job = found_job(cli, job_id)
+    if job.state in {"dead", "cancelled"}:
+        return replay_job(cli, job_id)
+    changed = cli.calls.run_now(job_id)
+    now = found_job(cli, job_id).state
+    return cli.answer(
+        {"id": job_id, "changed": changed, "state": now},
+        f"{job_id} is due now." if changed else f"{job_id} is due or running already ({now}).",
+    )
+
+
+def replay_job(cli: CliContext, job_id: str, *, fresh: bool = False) -> None:
+    """Run an ended job again, and print what happened."""
+    answer = cli.calls.replay(job_id, fresh=fresh)
+    job = cli.calls.get(answer.id)
+    state = None if job is None else job.state
+    cli.answer(
+        {"id": answer.id, "duplicate": answer.duplicate, "state": state},
+        f"Not replayed: the job {answer.id} already exists ({state})."
+        if answer.duplicate
+        else f"Replayed {answer.id}.",
+    )
 
 
 def show_page(

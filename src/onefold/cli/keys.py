@@ -13,7 +13,7 @@ from onefold import ConflictingOptions, InvalidInput
 from onefold.app.keys import KeyFilters  # noqa: TC001 - read by typer
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.jobs import AfterOption, PageOption  # noqa: TC001 - read by typer
-from onefold.cli.parsers import Expand, expanded, json_value
+from onefold.cli.parsers import Expand, examples, expanded, json_value
 from onefold.cli.render import field_lines, when
 from onefold.model.claim import ClaimKey
 from onefold.model.step import read_name
@@ -67,7 +67,7 @@ filtered: Expand = expanded("filters", read_filters)
 """Adds the options that filter keys."""
 
 
-@keys.command("list")
+@keys.command("list", epilog=examples("onefold keys --surface http --state unknown"))
 @with_context
 @filtered
 def list_keys(
@@ -89,7 +89,7 @@ def list_keys(
         typer.echo(f"There are more: --after {shlex.quote(page.next)}")
 
 
-@keys.command()
+@keys.command(epilog=examples("onefold keys show once import 2026-03-29"))
 @with_context
 def show(cli: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument) -> None:
     """Show a key and its stored result, which may be personal data."""
@@ -101,7 +101,7 @@ def show(cli: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: K
     return cli.answer(value, "\n".join(field_lines(value)))
 
 
-@keys.command()
+@keys.command(epilog=examples("onefold keys release once import 2026-03-29"))
 @with_context
 def release(
     cli: CliContext,
@@ -119,7 +119,12 @@ def release(
     )
 
 
-@keys.command()
+@keys.command(
+    epilog=examples(
+        "onefold keys settle once import 2026-03-29 --result '{\"rows\": 5}'",
+        "onefold keys settle http alice order-7 --status 201 --body '{\"id\": 7}'",
+    )
+)
 @with_context
 def settle(
     cli: CliContext,
@@ -153,7 +158,7 @@ def settle(
     )
 
 
-@keys.command()
+@keys.command(epilog=examples("onefold keys sweep"))
 @with_context
 def sweep(cli: CliContext) -> None:
     """Delete expired keys of all tenants, as workers do."""

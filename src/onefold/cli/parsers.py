@@ -51,13 +51,18 @@ def moment(text: str, field: str) -> datetime:
             return datetime.now(UTC) - duration(text, field)
         except OverflowError:
             raise InvalidInput(field, f"is before the year 1, got {text!r}") from None
+    return day_or_time(text, field, ", or how long ago, like 2h")
+
+
+def day_or_time(text: str, field: str, alternative: str = "") -> datetime:
+    """Read a day, or a day and a time (in UTC by default); errors also name the alternative."""
     try:
         read = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidInput(
             field,
-            "must be a time like 2026-03-29 or 2026-03-29T12:00:00+02:00, or how long ago, like"
-            f" 2h, got {text!r}",
+            f"must be a time like 2026-03-29 or 2026-03-29T12:00:00+02:00{alternative},"
+            f" got {text!r}",
         ) from None
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
 
@@ -68,6 +73,11 @@ def json_value(text: str, field: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise InvalidInput(field, f"must be JSON, got {text!r}") from None
+
+
+def examples(*lines: str) -> str:
+    """Examples for the end of a command's help; a backspace keeps the lines as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def process_count(count: int) -> int:

@@ -8,6 +8,8 @@ import typer
 
 from onefold import ConflictingOptions, InvalidInput, Limit, QueueCounts
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
+from onefold.cli.completion import queue_names
+from onefold.cli.parsers import examples
 from onefold.cli.render import struct_value
 from onefold.model.queue import CONFIDENTIAL
 
@@ -19,12 +21,14 @@ queues: typer.Typer = typer.Typer(
     cls=ListsByDefault, help="List, pause, resume and limit queues.", rich_markup_mode=None
 )
 
-QueueName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
+QueueName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="The queue.", autocompletion=queue_names)
+]
 
 COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each group", "ordered")
 
 
-@queues.command("list")
+@queues.command("list", epilog=examples("onefold queues", "onefold queues --json"))
 @with_context
 def list_queues(cli: CliContext) -> None:
     """List queues with settings or unfinished jobs. `onefold queues` does the same."""
@@ -37,7 +41,7 @@ def list_queues(cli: CliContext) -> None:
     )
 
 
-@queues.command()
+@queues.command(epilog=examples("onefold queues pause mail"))
 @with_context
 def pause(cli: CliContext, name: QueueName) -> None:
     """Pause a queue: no worker takes its jobs. Running jobs continue."""
@@ -45,7 +49,7 @@ def pause(cli: CliContext, name: QueueName) -> None:
     cli.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
 
 
-@queues.command()
+@queues.command(epilog=examples("onefold queues resume mail"))
 @with_context
 def resume(cli: CliContext, name: QueueName) -> None:
     """Resume a paused queue."""
@@ -53,7 +57,12 @@ def resume(cli: CliContext, name: QueueName) -> None:
     cli.answer({"queue": name, "paused": False}, f"The queue {name} is resumed.")
 
 
-@queues.command()
+@queues.command(
+    epilog=examples(
+        "onefold queues limit mail --rate 100/m --group-concurrency 2",
+        "onefold queues limit mail --clear",
+    )
+)
 @with_context
 def limit(
     cli: CliContext,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
+from onefold.cli.completion import schedule_names
+from onefold.cli.parsers import examples
 from onefold.cli.render import struct_value, when
 
 if TYPE_CHECKING:
@@ -16,12 +18,14 @@ schedules: typer.Typer = typer.Typer(
     cls=ListsByDefault, help="List, pause, resume and run schedules.", rich_markup_mode=None
 )
 
-ScheduleName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
+ScheduleName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="The schedule.", autocompletion=schedule_names)
+]
 
 COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "last tick")
 
 
-@schedules.command("list")
+@schedules.command("list", epilog=examples("onefold schedules"))
 @with_context
 def list_schedules(cli: CliContext) -> None:
     """List schedules with their last and next tick. `onefold schedules` does the same."""
@@ -34,7 +38,7 @@ def list_schedules(cli: CliContext) -> None:
     )
 
 
-@schedules.command()
+@schedules.command(epilog=examples("onefold schedules pause nightly"))
 @with_context
 def pause(cli: CliContext, name: ScheduleName) -> None:
     """Pause a schedule. Safe to repeat."""
@@ -43,7 +47,7 @@ def pause(cli: CliContext, name: ScheduleName) -> None:
     cli.answer({"schedule": name, "paused": True, "changed": changed}, sentence)
 
 
-@schedules.command()
+@schedules.command(epilog=examples("onefold schedules resume nightly"))
 @with_context
 def resume(cli: CliContext, name: ScheduleName) -> None:
     """Resume a paused schedule. Ticks missed during the pause are not enqueued."""
@@ -52,7 +56,7 @@ def resume(cli: CliContext, name: ScheduleName) -> None:
     cli.answer({"schedule": name, "paused": False, "changed": changed}, sentence)
 
 
-@schedules.command()
+@schedules.command(epilog=examples("onefold schedules run nightly"))
 @with_context
 def run(cli: CliContext, name: ScheduleName) -> None:
     """Enqueue a job of a schedule now, even if it is paused. Its ticks do not change."""

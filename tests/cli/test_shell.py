@@ -1,0 +1,140 @@
+"""How the command line behaves in a shell: exit codes, pipes, signals, completion, help."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import termios
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from onefold.cli import ExitCode
+from onefold.cli.commands import app
+from tests.cli.conftest import ONEFOLD, Run
+from tests.docs.pages import DOCS
+from tests.fixtures.place import Place
+
+
+def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    """Every command that runs, by its name."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield " ".join(path), command
+    for name, one in (inner or {}).items():
+        yield from leaves(one, *path, name)
+
+
+COMMANDS = dict(leaves(get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_an_example_of_that_command(name: str) -> None:
+    group = name.removesuffix(" list")
+    _, title, *lines = COMMANDS[name].epilog.splitlines()
+
+    assert title == "Examples:"
+    assert lines
+    for line in lines:
+        assert re.match(rf"  onefold ({re.escape(name)}|{re.escape(group)})\b", line), line
+        assert len(line) <= 98
+
+
+def test_every_exit_code_is_in_the_reference() -> None:
+    page = (DOCS / "reference/command-line.md").read_text()
+    documented = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+
+    assert [int(code) for code in documented] == [int(code) for code in ExitCode]
+
+
+def test_a_command_ends_quietly_if_its_reader_does(sqlite_url: str, tmp_path: Path) -> None:
+    with Place(sqlite_url).open() as onefold:
+        onefold.migrate()
+        for number in range(500):
+            onefold.enqueue("email", {"number": number, "text": "x" * 500})
+    command = f"{ONEFOLD} jobs --limit 500 --json --database {sqlite_url} | head -c 10"
+
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ('{\n  "jobs"', "")
+
+
+def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(sqlite_url: str, tmp_path: Path) -> None:
+    with Place(sqlite_url).open() as onefold:
+        onefold.migrate()
+    command = [ONEFOLD, "enqueue", "email", "-", "--database", sqlite_url]
+    reader, writer = os.pipe()
+    os.write(writer, b'{"to": ')
+    with subprocess.Popen(command, cwd=tmp_path, stdin=reader, stderr=subprocess.PIPE) as process:
+        wait_until_read(reader)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    os.close(reader)
+    os.close(writer)
+
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert errors == b""
+
+
+def wait_until_read(pipe: int) -> None:
+    """Until the process has read the pipe, and waits for more."""
+    left = array("i", [1])
+    deadline = time.monotonic() + 30
+    while left[0]:
+        assert time.monotonic() < deadline
+        fcntl.ioctl(pipe, termios.FIONREAD, left)
+
+
+def completed(run: Run, *words: str) -> list[str]:
+    """What bash would offer for the last word."""
+    done = run(
+        _ONEFOLD_COMPLETE="complete_bash",
+        COMP_WORDS=" ".join(("onefold", *words)),
+        COMP_CWORD=str(len(words)),
+    )
+    assert not done.stderr
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_and_names(
+    onefold_command: Run, sqlite_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(
+        f"from onefold import Onefold\nonefold = Onefold({sqlite_url!r})\n"
+        "@onefold.job\ndef email() -> None: ...\n"
+    )
+    with Place(sqlite_url).open() as onefold:
+        onefold.migrate()
+        onefold.enqueue("email", queue="mail")
+        onefold.enqueue("email", queue="bulk")
+        onefold.schedules.save("nightly", "0 3 * * *", kind="digest")
+    where = ("--database", sqlite_url)
+
+    assert completed(onefold_command, "que") == ["queues"]
+    assert completed(onefold_command, "queues", "pause", *where, "m") == ["mail"]
+    assert completed(onefold_command, "jobs", "list", *where, "--queue", "b") == ["bulk"]
+    assert completed(onefold_command, "schedules", "run", *where, "n") == ["nightly"]
+    assert completed(onefold_command, "enqueue", "--app", "shop:onefold", "e") == ["email"]
+
+
+def test_a_completion_without_a_database_offers_nothing(
+    onefold_command: Run, tmp_path: Path
+) -> None:
+    assert completed(onefold_command, "queues", "pause", "m") == []
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed(onefold_command: Run, shell: str) -> None:
+    done = onefold_command("--show-completion", shell)
+
+    assert done.returncode == 0
+    assert "_ONEFOLD_COMPLETE" in done.stdout
