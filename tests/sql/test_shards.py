@@ -36,6 +36,8 @@ SHARDLESS = {
     "empty_tables",  # lists the tables, and reads none of them
     "has_identity",  # asks for the installation, which is one
     "read_identity",  # the same
+    "examine",  # asks the server about itself
+    "find_indexes",  # lists the indexes, and reads no table
     "notify",  # wakes workers, and reads no table
     "try_claim_lock",  # names a key by its number and reads no table: the lock is the coordinator's
 }

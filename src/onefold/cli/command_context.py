@@ -122,7 +122,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     for row in rows:
         # As text: stored values must not be read as markup.
         table.add_row(*(Text("" if cell is None else _escaped(str(cell))) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
+    Console(width=width()).print(table)
+
+
+def width() -> int | None:
+    """The width of the output; None is that of the terminal."""
+    return None if sys.stdout.isatty() else WIDEST
 
 
 def _with_context(*, creates: bool) -> Expand:

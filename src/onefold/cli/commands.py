@@ -13,6 +13,7 @@ from onefold.cli.chaos import chaos
 from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
+from onefold.cli.doctor import doctor
 from onefold.cli.enqueue import enqueue
 from onefold.cli.jobs import jobs
 from onefold.cli.keys import keys
@@ -53,6 +54,7 @@ COMMANDS: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
         "onefold chaos shop:onefold --seconds 30 --check 'select sum(paid) from orders' --yes",
     ),
     demo: ("onefold demo",),
+    doctor: ("onefold doctor", "onefold doctor --database postgresql://app@db/shop --json"),
     enqueue: (
         """onefold enqueue email '{"to": 42}' --unique-key welcome:42""",
         "onefold enqueue digest --queue mail --delay 10m",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.databases.batching import Item
+    from onefold.model.finding import Surroundings
     from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")
@@ -149,6 +150,10 @@ class Database(Store, Protocol):
 
     async def amigrate(self) -> list[Migration]:
         """`migrate`, awaited."""
+        ...
+
+    def surroundings(self) -> Surroundings:
+        """What no statement tells, such as a pooler, or the free space of a disk."""
         ...
 
     def close(self) -> None:

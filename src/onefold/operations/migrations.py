@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _COMPATIBLE: Final = re.compile(r"^-- Code of schema (\d+) runs on this one\.$", re.MULTILINE)
 
+_INDEX: Final = re.compile(r"^create (?:unique )?index (\w+)", re.MULTILINE)
+
 
 class Migration(msgspec.Struct, frozen=True):
     """One numbered file.
@@ -57,6 +59,12 @@ def _all(dialect: Dialect) -> tuple[Migration, ...]:
 def latest(dialect: Dialect) -> int:
     """The schema that this version needs."""
     return _all(dialect)[-1].number
+
+
+def index_names(dialect: Dialect) -> frozenset[str]:
+    """The indexes that the migrations create."""
+    texts = (migration.text for migration in _all(dialect))
+    return frozenset(name for text in texts for name in _INDEX.findall(text))
 
 
 def pending(dialect: Dialect, found: int, *, schema: str = "onefold") -> list[Migration]:

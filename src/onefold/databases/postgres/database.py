@@ -30,7 +30,7 @@ from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import classify, translated
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.databases.postgres.libpq import PIPELINES, AsyncSession, Session
-from onefold.databases.postgres.notify import PostgresNotifier, SilentNotifier
+from onefold.databases.postgres.notify import ANSWER, PostgresNotifier, SilentNotifier
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
     TCP,
@@ -51,6 +51,7 @@ from onefold.databases.postgres.transaction import (
     execute,
 )
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
+from onefold.model.finding import Surroundings
 from onefold.operations.migrations import (
     Identity,
     Migration,
@@ -61,7 +62,7 @@ from onefold.operations.migrations import (
     script,
     stored_identity,
 )
-from onefold.operations.statement import Sql, run, run_async
+from onefold.operations.statement import Sql, quoted, run, run_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -112,6 +113,8 @@ G = TypeVar("G", ThreadGroup, TaskGroup)
 _SESSION: Final = "select pg_backend_pid()"
 """If it differs from the number of the session at its start, there is a pooler."""
 
+DOCTOR: Final = "onefold.doctor"
+"""The channel of a notification that is only sent to see whether it arrives."""
 MIGRATION_PATIENCE: Final = timedelta(minutes=1)
 """How long `migrate` tries to lock tables that another transaction uses."""
 
@@ -447,6 +450,17 @@ class PostgresDatabase:
         if self._behind_pooler or not self.sql.notifies:
             return SilentNotifier()
         return PostgresNotifier(self._aconnect, self.schema)
+
+    def surroundings(self) -> Surroundings:
+        """Whether there is a pooler, and whether a notification arrives."""
+        self.identity()
+        if self._behind_pooler:
+            return Surroundings(pooled=True)
+        with self._connect() as listener, self._connect() as sender:
+            listener.execute(f"listen {quoted(DOCTOR)}".encode())
+            sender.execute("select pg_notify(%s, '')", [DOCTOR])
+            arrived = list(listener.notifies(timeout=ANSWER, stop_after=1))
+        return Surroundings(listens=bool(arrived))
 
     def exchanges(self) -> PostgresExchanges | None:
         """Exchanges on a connection of their own. It prepares statements, for one shard."""

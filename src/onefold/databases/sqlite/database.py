@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -35,6 +36,7 @@ from onefold.databases.sqlite.handler_transaction import (
 from onefold.databases.sqlite.notify import SqliteNotifier
 from onefold.databases.sqlite.writer import POLL, SqliteWriter, WriterGroup, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
+from onefold.model.finding import Surroundings
 from onefold.operations.migrations import latest
 from onefold.operations.statement import Sql, run
 
@@ -357,6 +359,14 @@ class SqliteDatabase:
     ) -> AbstractAsyncContextManager[AsyncSqlite]:
         """`handler_transaction`, awaited; runs `first` together with the begin."""
         return aopen_transaction(self, self._current().async_shelf, first)
+
+    def surroundings(self) -> Surroundings:
+        """The free space of the disk, and the size of the write-ahead log."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return Surroundings(
+            free_bytes=shutil.disk_usage(self.path.parent).free,
+            log_bytes=log.stat().st_size if log.exists() else 0,
+        )
 
     def close(self) -> None:
         """Close this process' connections and threads."""
