@@ -9,6 +9,7 @@ import typer
 
 from onefold import __version__
 from onefold.cli.apikeys import apikeys
+from onefold.cli.backup import backup
 from onefold.cli.chaos import chaos
 from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
@@ -50,6 +51,7 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
+    backup: ("onefold backup /backups/onefold.db", "onefold backup latest.db --force --json"),
     chaos: (
         "onefold chaos shop:onefold --seconds 30 --check 'select sum(paid) from orders' --yes",
     ),

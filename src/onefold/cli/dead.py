@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from onefold import ConflictingOptions, UsageError, WrongState
+from onefold.app.dead import BATCH
 from onefold.app.jobs import FindOptions  # noqa: TC001 - read by typer
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.jobs import (
@@ -20,6 +21,7 @@ from onefold.cli.jobs import (
     show_page,
 )
 from onefold.cli.parsers import examples
+from onefold.cli.progress import shown_progress
 from onefold.cli.render import SHORT, problem, when
 
 if TYPE_CHECKING:
@@ -105,14 +107,19 @@ def replay(
         _refuse_filters(filters, everything=everything)
         return replay_job(cli, job_id, fresh=fresh)
     _check_many(cli, filters, "replay", everything=everything, yes=yes)
-    answers = cli.calls.dead.replay(fresh=fresh, limit=limit, **_dead(filters))
-    skipped = (
-        f"; skipped {answers.skipped} because a newer job holds the key" if answers.skipped else ""
-    )
-    return cli.answer(
-        {"replayed": answers.inserted, "skipped": answers.skipped},
-        f"Replayed {answers.inserted}{skipped}.",
-    )
+    replayed = skipped = 0
+    after: str | None = None
+    with shown_progress("Replayed") as progress:
+        while True:
+            size = BATCH if limit is None else min(BATCH, limit - replayed - skipped)
+            answers = cli.calls.dead.replay(fresh=fresh, limit=size, after=after, **_dead(filters))
+            replayed, skipped = replayed + answers.inserted, skipped + answers.skipped
+            progress(replayed + skipped, limit)
+            after = answers.next
+            if after is None or replayed + skipped == limit:
+                break
+    why = f"; skipped {skipped} because a newer job holds the key" if skipped else ""
+    return cli.answer({"replayed": replayed, "skipped": skipped}, f"Replayed {replayed}{why}.")
 
 
 @dead.command(
@@ -138,8 +145,20 @@ def drop(
         dropped = int(cli.calls.delete(_found(cli, job_id).id))
     else:
         _check_many(cli, filters, "drop", everything=everything, yes=yes)
-        dropped = cli.calls.dead.delete(limit=limit, **_dead(filters))
+        dropped = _drop_many(cli, filters, limit)
     cli.answer({"dropped": dropped}, f"Dropped {dropped}.")
+
+
+def _drop_many(cli: CliContext, filters: FindOptions, limit: int | None) -> int:
+    dropped = 0
+    with shown_progress("Dropped") as progress:
+        while True:
+            size = BATCH if limit is None else min(BATCH, limit - dropped)
+            count = cli.calls.dead.delete(limit=size, **_dead(filters))
+            dropped += count
+            progress(dropped, limit)
+            if count < size or dropped == limit:
+                return dropped
 
 
 def _dead(filters: FindOptions) -> FindOptions:
