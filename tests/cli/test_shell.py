@@ -24,10 +24,10 @@ from tests.fixtures.place import Place
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
     """Every command that runs, by its name."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    inner: dict[str, Any] = getattr(command, "commands", {})
+    if not inner:
         yield " ".join(path), command
-    for name, one in (inner or {}).items():
+    for name, one in inner.items():
         yield from leaves(one, *path, name)
 
 

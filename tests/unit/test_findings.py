@@ -13,6 +13,7 @@ from onefold.model.finding import (
     index_findings,
     postgres_findings,
     sqlite_findings,
+    worker_finding,
 )
 
 POSTGRES = {
@@ -136,3 +137,10 @@ def test_an_index_must_exist_and_be_valid() -> None:
     assert "index c is missing" in missing.message
     assert invalid.fix == 'Run: reindex index concurrently "onefold".b'
     assert (missing.level, invalid.level, fine.level) == ("problem", "problem", "ok")
+
+
+def test_workers_must_run_and_not_vanish() -> None:
+    found = [worker_finding(2, 0), worker_finding(1, 1), worker_finding(0, 0)]
+
+    assert [finding.level for finding in found] == ["ok", "warning", "warning"]
+    assert wrong(found) == [("workers", "warning")] * 2

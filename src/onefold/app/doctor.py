@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from onefold.app.workers import Workers
 from onefold.errors import OnefoldError
 from onefold.model.finding import (
     Finding,
@@ -13,6 +14,7 @@ from onefold.model.finding import (
     index_findings,
     postgres_findings,
     sqlite_findings,
+    worker_finding,
 )
 from onefold.operations.doctor import examine
 from onefold.operations.migrations import index_names
@@ -32,6 +34,7 @@ def findings(context: Context) -> Iterator[Finding]:
         started = time.time_ns()
         examined = database.transact(examine, write=False)
         took = time.time_ns() - started
+        running = Workers(context).find()
     except OnefoldError as error:
         yield Finding("database", "problem", str(error), "Then run onefold doctor again.")
         return
@@ -46,6 +49,8 @@ def findings(context: Context) -> Iterator[Finding]:
         f"Schema {identity.version} is current; installation {identity.installation}, {shards}.",
     )
     yield from index_findings(index_names(dialect), examined.indexes, database.sql.schema)
+    alive = [worker.alive for worker in running]
+    yield worker_finding(alive.count(True), alive.count(False))
     if dialect == "sqlite":
         yield from sqlite_findings(facts, near)
         return

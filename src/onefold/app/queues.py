@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onefold.model.job import Job
     from onefold.model.lifecycle import Retention
     from onefold.model.limit import Limit
-    from onefold.model.queue import QueueSettings
+    from onefold.model.queue import FailingCounts, QueueSettings
     from onefold.model.retry import Backoff
     from onefold.operations.statement import Operation, Sql
 
@@ -159,6 +159,16 @@ class Queues:
             return queue.name if tenant or saved else queue.full_name
 
         return build
+
+    def count_failing(self) -> dict[str, FailingCounts]:
+        """How many jobs are retrying and dead, by the full name of the queue."""
+        counting = partial(queues.count_failing, tenant=self._context.tenant)
+        return self._context.runtime.run(self._context.shards.read("queues", counting))
+
+    async def acount_failing(self) -> dict[str, FailingCounts]:
+        """`count_failing`, awaited."""
+        counting = partial(queues.count_failing, tenant=self._context.tenant)
+        return await self._context.runtime.arun(self._context.shards.read("queues", counting))
 
     def save(self, name: str, settings: QueueSettings = DEFAULTS) -> Queue:
         """Create a queue of `onefold serve`, or replace its settings.

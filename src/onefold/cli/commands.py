@@ -23,8 +23,11 @@ from onefold.cli.parsers import examples
 from onefold.cli.queues import queues
 from onefold.cli.schedules import schedules
 from onefold.cli.serve import serve
+from onefold.cli.status import status
+from onefold.cli.top import top
 from onefold.cli.why import why
 from onefold.cli.worker import worker
+from onefold.cli.workers import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,12 +70,15 @@ COMMANDS: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
         "onefold migrate --sql > schema.sql",
     ),
     serve: ("onefold serve --database postgresql://app@db/shop --port 7890",),
+    status: ("onefold status", "onefold status --json"),
+    top: ("onefold top", "onefold top --every 10s --tenant acme"),
     version: ("onefold version",),
     why: ("onefold why welcome:42", "onefold why order-7 --surface http --scope alice"),
     worker: (
         "onefold worker shop:onefold --concurrency 50",
         "onefold worker shop:onefold --queues mail:5,default --processes 4",
     ),
+    workers: ("onefold workers", "onefold workers --json"),
 }
 """The commands that belong to no group, with examples for their help."""
 

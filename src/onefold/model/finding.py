@@ -87,6 +87,22 @@ def clock_finding(skew: timedelta) -> Finding:
     )
 
 
+def worker_finding(alive: int, gone: int) -> Finding:
+    """How many workers run, and how many have vanished lately."""
+    text = f"{alive} worker{'' if alive == 1 else 's'} alive"
+    if gone:
+        return Finding(
+            "workers",
+            "warning",
+            f"{text}; {gone} vanished in the last hour without stopping.",
+            "Look at their logs, and for kills by the system (dmesg).",
+        )
+    if not alive:
+        fix = "Start one: onefold worker MODULE:APP, or onefold serve for endpoints."
+        return Finding("workers", "warning", "No worker runs: jobs wait.", fix)
+    return Finding("workers", "ok", f"{text}.")
+
+
 def postgres_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Finding]:
     """Settings and activity of a PostgreSQL server."""
     yield from _durability(facts)

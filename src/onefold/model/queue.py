@@ -202,6 +202,13 @@ class QueueCounts(msgspec.Struct, frozen=True, gc=False):
         return QueueCounts(*(here + there for here, there in zip(mine, theirs, strict=True)))
 
 
+class FailingCounts(msgspec.Struct, frozen=True, gc=False):
+    """The counts of a queue's jobs that have failed."""
+
+    retrying: int = 0
+    dead: int = 0
+
+
 class Queue(
     QueueSettings,
     frozen=True,

@@ -30,6 +30,7 @@ from onefold.model.checks import parted, qualified
 from onefold.model.ids import hash12
 from onefold.model.job import DEFAULT_QUEUE, Job, JobRow
 from onefold.model.queue import (
+    FailingCounts,
     Outlook,
     Queue,
     QueueCounts,
@@ -418,6 +419,17 @@ def _with_unfinished_jobs(sql: Sql, found: Mapping[str, Queue]) -> Operation[dic
         name: jobs.get(name, _NONE).counted(found.get(name) or _unsaved(name), dead=None)
         for name in {*found, *jobs}
     }
+
+
+def count_failing(sql: Sql, tenant: str) -> Operation[dict[str, FailingCounts]]:
+    """By full name, the queues with retrying or dead jobs; of all tenants if `tenant` is empty."""
+    retrying: Counter[str] = Counter()
+    dead: Counter[str] = Counter()
+    rows = yield from read_all_shards(sql, "count_failing_jobs", tenant=tenant)
+    for queue, retried, buried in rows:
+        retrying[queue] += retried
+        dead[queue] += buried
+    return {queue: FailingCounts(retrying[queue], dead[queue]) for queue in retrying}
 
 
 def waiting(sql: Sql) -> Operation[dict[str, int]]:

@@ -1,0 +1,35 @@
+"""`onefold status`: queues, workers, failures and duplicates, on one screen."""
+
+from __future__ import annotations
+
+import typer
+
+from onefold.cli.command_context import CliContext, print_table, with_context
+from onefold.cli.overview import ERROR_COLUMNS, QUEUE_COLUMNS, WORKER_COLUMNS, look
+from onefold.cli.render import struct_value
+
+
+@with_context
+def status(cli: CliContext) -> None:
+    """Show queues, workers, the last errors and suppressed duplicates, on one screen.
+
+    `onefold top` shows the same, live. Numbers of the last minutes and of the last day are
+    statistics: processes write them every few seconds.
+    """
+    seen = look(cli.onefold, cli.calls)
+    if cli.as_json:
+        value = {**struct_value(seen), "errors": [struct_value(job) for job in seen.errors]}
+        return cli.answer(value, "")
+    typer.echo(seen.headline)
+    queues = [one.cells for one in seen.queues]
+    for columns, rows, none in (
+        (QUEUE_COLUMNS, queues, "No queue has settings or unfinished jobs."),
+        (WORKER_COLUMNS, seen.worker_rows, "No worker runs. Start one: onefold worker MODULE:APP"),
+        (ERROR_COLUMNS, seen.error_rows, "No job has failed."),
+    ):
+        typer.echo()
+        if rows:
+            print_table(columns, rows)
+        else:
+            typer.echo(none)
+    return None

@@ -1,0 +1,133 @@
+"""`onefold status` and `onefold workers`: everything at a glance."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+
+from onefold import Onefold
+from tests.cli.conftest import ONEFOLD, Operate, Run, read
+from tests.cli.test_operators import MINUTE, bury
+from tests.fixtures.place import Place
+
+
+def fill(onefold: Onefold) -> None:
+    """A queue with every kind of job, and a suppressed duplicate."""
+    bury(onefold, "digest")
+    onefold.enqueue("email", queue="mail")
+    (failing,) = onefold.deliveries.take(["mail"], worker="w", lease=MINUTE)
+    onefold.deliveries.retry([failing], error=TimeoutError("slow"), after=MINUTE)
+    onefold.enqueue("email", queue="mail")
+    onefold.deliveries.take(["mail"], worker="w", lease=MINUTE)
+    for _ in range(2):
+        onefold.enqueue("email", queue="mail", unique_key="welcome:42")
+    onefold.queues.pause("mail")
+
+
+def test_everything_is_seen_at_a_glance(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        fill(onefold)
+
+    text = operate("status").stdout
+    seen = read(operate("status", "--json"))
+
+    assert text.startswith("1 job due, 1 running, 0 workers;")
+    assert "1 duplicate suppressed" in text
+    assert len(text.splitlines()) <= 24
+    queues = {queue.pop("queue"): queue for queue in seen["queues"]}
+    assert queues["mail"].pop("oldest") >= 0
+    assert queues["mail"] == {
+        "depth": 1, "running": 1, "retrying": 1, "scheduled": 1, "dead": 0, "paused": True
+    }  # fmt: skip
+    assert queues["default"]["dead"] == 1
+    assert [job["error"]["type"] for job in seen["errors"]] == [
+        "builtins.TimeoutError", "builtins.ValueError"
+    ]  # fmt: skip
+    assert seen["last_day"]["duplicates"] == 1
+
+
+def test_one_tenant_sees_its_own(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        bury(onefold, "digest")
+
+    assert read(operate("status", "--tenant", "acme", "--json"))["errors"] == []
+
+
+def test_an_empty_database_says_what_to_do_next(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        onefold.migrate()
+
+    text = operate("status").stdout
+
+    assert "No worker runs. Start one: onefold worker MODULE:APP" in text
+    assert "No job has failed." in text
+    assert operate("workers").stdout == "No worker runs. Start one: onefold worker MODULE:APP\n"
+    assert read(operate("workers", "--json")) == []
+
+
+def test_a_database_that_is_away_is_one_sentence(onefold_command: Run) -> None:
+    for command in ("status", "workers", "top"):
+        done = onefold_command(command, "--database", "postgresql://nobody@127.0.0.1:1/nowhere")
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("onefold: ")
+
+
+def on_terminal(columns: int, *arguments: str, folder: Path, **variables: str) -> str:
+    """What the command prints on a terminal of this width."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    hidden = {"COLUMNS", "LINES", "NO_COLOR"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    with subprocess.Popen(
+        [ONEFOLD, *arguments],
+        cwd=folder,
+        stdout=follower,
+        stderr=follower,
+        stdin=subprocess.DEVNULL,
+        env={**env, "TERM": "xterm-256color", **variables},
+    ) as process:
+        os.close(follower)
+        parts: list[bytes] = []
+        try:
+            while part := os.read(leader, 65536):
+                parts.append(part)
+        except OSError:  # the terminal is closed
+            pass
+        os.close(leader)
+    assert process.returncode == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_gets_narrow_tables(
+    sqlite_url: str, tmp_path: Path, columns: int
+) -> None:
+    with Place(sqlite_url).open() as onefold:
+        fill(onefold)
+
+    printed = on_terminal(
+        columns, "queues", "--database", sqlite_url, folder=tmp_path, NO_COLOR="1"
+    )
+
+    lines = re.sub(r"\x1b\[\d*m", "", printed).splitlines()
+    assert any("mail" in line for line in lines)
+    assert max(map(len, lines)) <= columns
+
+
+def test_colours_are_for_terminals_that_want_them(sqlite_url: str, tmp_path: Path) -> None:
+    with Place(sqlite_url).open() as onefold:
+        onefold.migrate()
+    where = ("--database", sqlite_url)
+
+    coloured = on_terminal(100, "doctor", *where, folder=tmp_path)
+    plain = on_terminal(100, "doctor", *where, folder=tmp_path, NO_COLOR="1")
+
+    assert "\x1b[32m" in coloured
+    assert "\x1b[32m" not in plain

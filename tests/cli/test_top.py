@@ -1,0 +1,255 @@
+"""`onefold top`, driven by its keys on a screen of 80 columns and 24 lines."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from onefold import Onefold
+from onefold.cli.top_screen import Rows, Top
+from tests.cli.conftest import ONEFOLD
+from tests.cli.test_operators import MINUTE, bury, states
+from tests.fixtures.place import Place
+
+DAY = timedelta(days=1)
+"""No refresh by time: the test refreshes."""
+NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+SCREEN = """\
+1 job due, 0 running, 0 workers; 15 min: 0 done; 24 h: 0 done, 1 duplicate
+suppressed
+
+ queue    depth  oldest  running  retrying  scheduled  dead  state
+ default  0              0        0         0          1     open
+ mail     1      1h 1m   0        1         1          0     open
+
+
+
+
+ worker  host  pid  running  queues  state
+
+
+
+
+
+ job                                   kind    state     error
+ <id>  email   retrying  builtins.TimeoutErro
+ <id>  digest  dead      builtins.ValueError:
+
+
+
+ p Pause  r Replay  i Inspect  / Search  q Quit
+"""
+
+
+def fill(onefold: Onefold) -> tuple[str, str]:
+    """A dead letter in `default`; a retrying and a ready job in `mail`."""
+    (dead,) = bury(onefold, "digest")
+    failing = onefold.enqueue("email", queue="mail", tags=["vip"]).id
+    taken = onefold.deliveries.take(["mail"], worker="w", lease=MINUTE)
+    onefold.deliveries.retry(taken, error=TimeoutError("slow"), after=DAY)
+    for _ in range(2):
+        onefold.enqueue("email", {"to": "[bold]42"}, queue="mail", unique_key="welcome:42")
+    return dead, failing
+
+
+def drive(onefold: Onefold, keys: Callable[[Pilot[None]], Awaitable[None]]) -> None:
+    """Run the screen, and press keys."""
+
+    async def run() -> None:
+        app = Top(onefold, onefold, DAY)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settled(pilot)
+            await keys(pilot)
+
+    asyncio.run(run())
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """Until all threads have ended, and the screen shows their results."""
+    for _ in range(3):
+        await pilot.pause()
+        await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await settled(pilot)
+
+
+def screen(pilot: Pilot[None]) -> str:
+    """The characters on the screen."""
+    strips = pilot.app.screen._compositor.render_strips()
+    lines = ("".join(segment.text for segment in strip) for strip in strips)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def message(pilot: Pilot[None]) -> str:
+    return str(pilot.app.screen_stack[0].query_one("#message", Static).render())
+
+
+def test_the_screen_shows_everything_at_80_by_24(place: Place) -> None:
+    now = [NOON]
+
+    with place.open(clock=lambda: now[0]) as onefold:
+        fill(onefold)
+        now[0] += timedelta(minutes=61)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            assert ID.sub("<id>", screen(pilot)) == SCREEN
+
+        drive(onefold, keys)
+
+
+def test_a_queue_is_paused_and_resumed_by_one_key(place: Place) -> None:
+    with place.open() as onefold:
+        fill(onefold)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "down", "p")
+            assert "mail     1" in screen(pilot)
+            assert message(pilot) == "The queue mail is paused."
+            assert [queue.paused for queue in onefold.queues.find() if queue.name == "mail"] == [
+                True
+            ]
+            assert "paused" in screen(pilot)
+            await press(pilot, "p")
+            assert message(pilot) == "The queue mail is resumed."
+
+        drive(onefold, keys)
+
+
+def test_dead_letters_of_a_queue_are_replayed_after_a_question(place: Place) -> None:
+    with place.open() as onefold:
+        dead, _ = fill(onefold)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "r")
+            assert "Replay all dead letters of default?" in screen(pilot)
+            await press(pilot, "n")
+            assert states(place, dead) == ["dead"]
+            await press(pilot, "r", "y")
+            assert message(pilot) == "Replayed 1."
+
+        drive(onefold, keys)
+    assert states(place, dead) == ["ready"]
+
+
+def test_a_job_is_inspected_and_run_now(place: Place) -> None:
+    with place.open() as onefold:
+        _, failing = fill(onefold)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "tab", "tab", "i")
+            assert failing in screen(pilot)
+            assert "builtins.TimeoutError: slow" in screen(pilot)
+            await press(pilot, "escape", "r")
+            assert message(pilot) == f"{failing} is due now."
+            await press(pilot, "r")
+            assert message(pilot) == f"{failing} is due or running already."
+
+        drive(onefold, keys)
+
+
+@pytest.mark.parametrize("text", ["email", "mail", "welcome:42", "vip", "*", "nothing"])
+def test_jobs_are_searched(place: Place, text: str) -> None:
+    expected = {"email": 2, "mail": 2, "welcome:42": 1, "vip": 1}
+    with place.open() as onefold:
+        fill(onefold)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "slash")
+            pilot.app.screen.query_one("Input").value = text  # type: ignore[attr-defined]
+            await press(pilot, "enter")
+            assert f"Jobs with {text}: {expected.get(text, 0)}" in screen(pilot)
+
+        drive(onefold, keys)
+
+
+def test_a_job_is_searched_by_its_id_and_replayed_from_the_list(place: Place) -> None:
+    with place.open() as onefold:
+        dead, _ = fill(onefold)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "slash", *dead, "enter")
+            assert pilot.app.screen.query_one(Rows).chosen == dead
+            await press(pilot, "enter")
+            assert "digest is [bold]hard[/bold]" in screen(pilot)
+            await press(pilot, "escape", "r")
+
+        drive(onefold, keys)
+    assert states(place, dead) == ["ready"]
+
+
+def test_a_key_without_a_row_says_what_it_needs(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.migrate()
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "p")
+            assert message(pilot) == "Choose a queue to pause."
+            await press(pilot, "r")
+            assert message(pilot) == "Choose a queue or a job to replay."
+
+        drive(onefold, keys)
+
+
+def test_a_failure_to_read_is_shown_and_the_screen_stays(place: Place) -> None:
+    with place.open() as onefold:
+        fill(onefold)
+
+        async def keys(pilot: Pilot[None]) -> None:
+            onefold.close()
+            assert isinstance(pilot.app, Top)
+            pilot.app.refresh_tables()
+            await settled(pilot)
+            assert "closed" in message(pilot)
+            assert "mail" in screen(pilot)
+
+        drive(onefold, keys)
+
+
+def test_without_textual_it_says_what_to_install(sqlite_url: str, tmp_path: Path) -> None:
+    with Place(sqlite_url).open() as onefold:
+        onefold.migrate()
+    program = "import sys; sys.modules['textual'] = None\nfrom onefold.cli import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "top", "--database", sqlite_url],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "pip install 'onefold[top]'" in done.stderr
+
+
+def test_the_real_command_runs_on_a_terminal(sqlite_url: str, tmp_path: Path) -> None:
+    """Through tmux, as over ssh."""
+    with Place(sqlite_url).open() as onefold:
+        fill(onefold)
+    socket = ("tmux", "-S", str(tmp_path / "tmux"))
+    command = f"{ONEFOLD} top --database {sqlite_url} --every 100ms; echo ended $?; cat"
+    subprocess.run([*socket, "new-session", "-d", "-x", "80", "-y", "24", command], check=True)
+
+    def wait_for(text: str) -> None:
+        while True:
+            shown = subprocess.run(
+                [*socket, "capture-pane", "-p"], capture_output=True, text=True, check=True
+            ).stdout
+            if text in shown:
+                return
+
+    wait_for("mail     1")
+    subprocess.run([*socket, "send-keys", "q"], check=True)
+    wait_for("ended 0")
+    subprocess.run([*socket, "kill-server"], check=True)
