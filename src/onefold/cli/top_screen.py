@@ -142,7 +142,7 @@ class Top(App[None]):
     CSS = """
     #headline { height: auto; max-height: 2; text-style: bold; }
     #message { height: 1; color: $warning; }
-    Rows { height: 1fr; margin-top: 1; }
+    Rows { height: 1fr; margin-top: 1; scrollbar-size-horizontal: 0; }
     #workers { max-height: 6; }
     Question, Search, Details, Found { background: $background; }
     """
