@@ -70,7 +70,7 @@ def test_a_command_ends_quietly_if_its_reader_does(sqlite_url: str, tmp_path: Pa
 def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
         onefold.migrate()
-    command = [ONEFOLD, "enqueue", "email", "-", "--database", sqlite_url]
+    command = [str(ONEFOLD), "enqueue", "email", "-", "--database", sqlite_url]
     reader, writer = os.pipe()
     os.write(writer, b'{"to": ')
     with subprocess.Popen(command, cwd=tmp_path, stdin=reader, stderr=subprocess.PIPE) as process:

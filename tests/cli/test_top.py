@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -82,9 +83,10 @@ def drive(onefold: Onefold, keys: Callable[[Pilot[None]], Awaitable[None]]) -> N
 
 async def settled(pilot: Pilot[None]) -> None:
     """Until all threads have ended, and the screen shows their results."""
+    threads: Any = pilot.app.workers
     for _ in range(3):
         await pilot.pause()
-        await pilot.app.workers.wait_for_complete()
+        await threads.wait_for_complete()
     await pilot.pause()
 
 

@@ -121,7 +121,7 @@ def _queue_status(name: str, queue: Queue | None, failing: FailingCounts) -> Que
     return QueueStatus(
         name,
         counts.ready,
-        queue and queue.oldest,
+        None if queue is None else queue.oldest,
         counts.running,
         failing.retrying,
         counts.scheduled,
