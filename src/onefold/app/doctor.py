@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from onefold.app.workers import Workers
 from onefold.errors import OnefoldError
-from onefold.model.finding import (
-    Finding,
+from onefold.model.diagnosis import (
+    Diagnosis,
     clock_finding,
     index_findings,
     postgres_findings,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
 
 
-def findings(context: Context) -> Iterator[Finding]:
+def findings(context: Context) -> Iterator[Diagnosis]:
     """All findings; the first problem with the connection or the schema is the last one."""
     database = context.database
     try:
@@ -36,14 +36,14 @@ def findings(context: Context) -> Iterator[Finding]:
         took = time.time_ns() - started
         running = Workers(context).find()
     except OnefoldError as error:
-        yield Finding("database", "problem", str(error), "Then run onefold doctor again.")
+        yield Diagnosis("database", "problem", str(error), "Then run onefold doctor again.")
         return
     facts, dialect = examined.facts, database.sql.dialect
     name = "SQLite" if dialect == "sqlite" else "PostgreSQL"
     answer = f"{name} {facts['server_version']} answers in {took / 1e6:.1f} ms."
-    yield Finding("database", "ok", f"{answer} ({database.label})")
+    yield Diagnosis("database", "ok", f"{answer} ({database.label})")
     shards = "one shard" if identity.shards == 1 else f"{identity.shards} shards"
-    yield Finding(
+    yield Diagnosis(
         "schema",
         "ok",
         f"Schema {identity.version} is current; installation {identity.installation}, {shards}.",

@@ -61,7 +61,7 @@ class Rows(DataTable[Text]):
         return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
 
 
-class Question(ModalScreen[bool]):
+class Confirmation(ModalScreen[bool]):
     """A question that is answered with y or n."""
 
     BINDINGS: ClassVar = [
@@ -144,7 +144,7 @@ class Top(App[None]):
     #message { height: 1; color: $warning; }
     Rows { height: 1fr; margin-top: 1; scrollbar-size-horizontal: 0; }
     #workers { max-height: 6; }
-    Question, Search, Details, Found { background: $background; }
+    Confirmation, Search, Details, Found { background: $background; }
     """
     BINDINGS: ClassVar = [
         Binding("p", "pause", "Pause"),
@@ -246,7 +246,7 @@ class Top(App[None]):
                     if yes:
                         self._replay_queue(queue)
 
-                self.push_screen(Question(f"Replay all dead letters of {queue}?"), answered)
+                self.push_screen(Confirmation(f"Replay all dead letters of {queue}?"), answered)
             case "errors" | "found", job_id:
                 self._run_job(job_id)
             case _:

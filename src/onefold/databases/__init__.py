@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.databases.batching import Item
-    from onefold.model.finding import Surroundings
+    from onefold.model.diagnosis import Surroundings
     from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")

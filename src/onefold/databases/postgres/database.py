@@ -51,7 +51,7 @@ from onefold.databases.postgres.transaction import (
     execute,
 )
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
-from onefold.model.finding import Surroundings
+from onefold.model.diagnosis import Surroundings
 from onefold.operations.migrations import (
     Identity,
     Migration,

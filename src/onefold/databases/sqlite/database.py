@@ -36,7 +36,7 @@ from onefold.databases.sqlite.handler_transaction import (
 from onefold.databases.sqlite.notify import SqliteNotifier
 from onefold.databases.sqlite.writer import POLL, SqliteWriter, WriterGroup, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
-from onefold.model.finding import Surroundings
+from onefold.model.diagnosis import Surroundings
 from onefold.operations.migrations import latest
 from onefold.operations.statement import Sql, run
 

@@ -1,4 +1,4 @@
-"""Findings of `onefold doctor`: what is right, what is not, and how to fix it."""
+"""Diagnoses of `onefold doctor`: what is right, what is not, and how to fix it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_SPACE: Final = GIGABYTE // 10
 LARGE_LOG: Final = GIGABYTE // 4
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """One fact about an installation."""
 
     check: str
@@ -51,35 +51,35 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 def index_findings(
     expected: frozenset[str], found: Mapping[str, bool], schema: str
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """Indexes that are missing or not valid."""
     missing = sorted(expected - found.keys())
     invalid = sorted(name for name in expected & found.keys() if not found[name])
     for name in missing:
-        yield Finding(
+        yield Diagnosis(
             "indexes",
             "problem",
             f"The index {name} is missing.",
             "Create it as the output of `onefold migrate --sql` does.",
         )
     for name in invalid:
-        yield Finding(
+        yield Diagnosis(
             "indexes",
             "problem",
             f"The index {name} is not valid, so no query uses it.",
             f'Run: reindex index concurrently "{schema}".{name}',
         )
     if not missing and not invalid:
-        yield Finding("indexes", "ok", f"All {len(expected)} indexes exist and are valid.")
+        yield Diagnosis("indexes", "ok", f"All {len(expected)} indexes exist and are valid.")
 
 
-def clock_finding(skew: timedelta) -> Finding:
+def clock_finding(skew: timedelta) -> Diagnosis:
     """`skew` is how far the clock of this machine is ahead of the database's."""
     amount = abs(skew)
     if amount <= SKEW:
-        return Finding("clock", "ok", "This machine and the database have the same time.")
+        return Diagnosis("clock", "ok", "This machine and the database have the same time.")
     word = "ahead of" if skew > timedelta(0) else "behind"
-    return Finding(
+    return Diagnosis(
         "clock",
         "problem" if amount > LARGE_SKEW else "warning",
         f"The clock of this machine is {amount.total_seconds():.1f} s {word} the database.",
@@ -87,11 +87,11 @@ def clock_finding(skew: timedelta) -> Finding:
     )
 
 
-def worker_finding(alive: int, gone: int) -> Finding:
+def worker_finding(alive: int, gone: int) -> Diagnosis:
     """How many workers run, and how many have vanished lately."""
     text = f"{alive} worker{'' if alive == 1 else 's'} alive"
     if gone:
-        return Finding(
+        return Diagnosis(
             "workers",
             "warning",
             f"{text}; {gone} vanished in the last hour without stopping.",
@@ -99,16 +99,16 @@ def worker_finding(alive: int, gone: int) -> Finding:
         )
     if not alive:
         fix = "Start one: onefold worker MODULE:APP, or onefold serve for endpoints."
-        return Finding("workers", "warning", "No worker runs: jobs wait.", fix)
-    return Finding("workers", "ok", f"{text}.")
+        return Diagnosis("workers", "warning", "No worker runs: jobs wait.", fix)
+    return Diagnosis("workers", "ok", f"{text}.")
 
 
-def postgres_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Finding]:
+def postgres_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Diagnosis]:
     """Settings and activity of a PostgreSQL server."""
     yield from _durability(facts)
     deadlock = timedelta(milliseconds=int(facts["deadlock_timeout"]))
     if deadlock <= LOCK_TIMEOUT:
-        yield Finding(
+        yield Diagnosis(
             "locks",
             "warning",
             f"deadlock_timeout is {_short(deadlock)}, and Onefold waits {_short(LOCK_TIMEOUT)} for"
@@ -116,16 +116,16 @@ def postgres_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[
             "Set deadlock_timeout to 1s, its default.",
         )
     else:
-        yield Finding("locks", "ok", f"deadlock_timeout is {_short(deadlock)}.")
+        yield Diagnosis("locks", "ok", f"deadlock_timeout is {_short(deadlock)}.")
     yield _connections(int(facts["connections"]), int(facts["max_connections"]))
     yield _transactions(facts.get("transaction"))
     yield _vacuum(facts)
     yield _wake_up(near)
 
 
-def _durability(facts: Mapping[str, str]) -> Iterator[Finding]:
+def _durability(facts: Mapping[str, str]) -> Iterator[Diagnosis]:
     if facts["standby"] == "true":
-        yield Finding(
+        yield Diagnosis(
             "durability",
             "problem",
             "This server is a standby, and rejects writes.",
@@ -135,7 +135,7 @@ def _durability(facts: Mapping[str, str]) -> Iterator[Finding]:
         name for name in ("fsync", "full_page_writes", "synchronous_commit") if facts[name] == "off"
     ]
     for name in off:
-        yield Finding(
+        yield Diagnosis(
             "durability",
             "problem",
             f"{name} is off: a crash of the server can lose jobs that were confirmed.",
@@ -143,24 +143,24 @@ def _durability(facts: Mapping[str, str]) -> Iterator[Finding]:
         )
     if not off:
         mode = facts["synchronous_commit"]
-        yield Finding("durability", "ok", f"Commits are durable (synchronous_commit is {mode}).")
+        yield Diagnosis("durability", "ok", f"Commits are durable (synchronous_commit is {mode}).")
 
 
-def _connections(used: int, most: int) -> Finding:
+def _connections(used: int, most: int) -> Diagnosis:
     text = f"{used} of {most} connections are in use."
     if used < most * MANY_CONNECTIONS:
-        return Finding("connections", "ok", text)
-    return Finding(
+        return Diagnosis("connections", "ok", text)
+    return Diagnosis(
         "connections", "warning", text, "Raise max_connections, or put a pooler in between."
     )
 
 
-def _transactions(oldest: str | None) -> Finding:
+def _transactions(oldest: str | None) -> Diagnosis:
     seconds, _, pid = (oldest or "0 ").partition(" ")
     age = timedelta(seconds=int(seconds))
     if age < LONG_TRANSACTION:
-        return Finding("transactions", "ok", "No transaction has been open for long.")
-    return Finding(
+        return Diagnosis("transactions", "ok", "No transaction has been open for long.")
+    return Diagnosis(
         "transactions",
         "warning",
         f"A transaction has been open for {age} (process {pid}): rows that are deleted meanwhile"
@@ -169,29 +169,29 @@ def _transactions(oldest: str | None) -> Finding:
     )
 
 
-def _vacuum(facts: Mapping[str, str]) -> Finding:
+def _vacuum(facts: Mapping[str, str]) -> Diagnosis:
     dead, _, live = facts.get("dead rows", "0 0").partition(" ")
     if facts["autovacuum"] == "off" or "unvacuumed" in facts:
         where = "on the server" if facts["autovacuum"] == "off" else "for the table job"
-        return Finding(
+        return Diagnosis(
             "vacuum",
             "problem",
             f"autovacuum is off {where}: tables grow, and the queue becomes slower.",
             f"Switch autovacuum on {where}.",
         )
     if int(dead) > max(MANY_DEAD_ROWS, int(live)):
-        return Finding(
+        return Diagnosis(
             "vacuum",
             "warning",
             f"The table job has {dead} dead rows and {live} live ones: autovacuum is behind.",
             "End long transactions, or set autovacuum_vacuum_cost_limit higher.",
         )
-    return Finding("vacuum", "ok", "autovacuum is on.")
+    return Diagnosis("vacuum", "ok", "autovacuum is on.")
 
 
-def _wake_up(near: Surroundings) -> Finding:
+def _wake_up(near: Surroundings) -> Diagnosis:
     if near.pooled:
-        return Finding(
+        return Diagnosis(
             "wake-up",
             "warning",
             "A pooler in transaction mode is in between: LISTEN does not work, and workers look"
@@ -199,8 +199,8 @@ def _wake_up(near: Surroundings) -> Finding:
             "If that is too slow, give workers the URL of PostgreSQL itself.",
         )
     if near.listens:
-        return Finding("wake-up", "ok", "LISTEN works: workers are woken at once.")
-    return Finding(
+        return Diagnosis("wake-up", "ok", "LISTEN works: workers are woken at once.")
+    return Diagnosis(
         "wake-up",
         "warning",
         "A notification did not arrive: workers look for jobs every few seconds.",
@@ -208,21 +208,21 @@ def _wake_up(near: Surroundings) -> Finding:
     )
 
 
-def sqlite_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Finding]:
+def sqlite_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Diagnosis]:
     """Settings and surroundings of a SQLite file."""
     if "damage" in facts:
-        yield Finding(
+        yield Diagnosis(
             "file",
             "problem",
             f"The file is damaged: {facts['damage']}",
             "Stop all processes, and restore a backup.",
         )
     else:
-        yield Finding("file", "ok", "The file is intact.")
+        yield Diagnosis("file", "ok", "The file is intact.")
     if facts["journal_mode"] == "wal":
-        yield Finding("durability", "ok", "Commits are durable (WAL, synchronous is full).")
+        yield Diagnosis("durability", "ok", "Commits are durable (WAL, synchronous is full).")
     else:
-        yield Finding(
+        yield Diagnosis(
             "durability",
             "problem",
             f"The journal mode is {facts['journal_mode']}, not WAL: readers and writers block each"
@@ -235,10 +235,10 @@ def sqlite_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Fi
         yield _space(near.free_bytes)
 
 
-def _log(size: int) -> Finding:
+def _log(size: int) -> Diagnosis:
     if size <= LARGE_LOG:
-        return Finding("log", "ok", "The write-ahead log is small.")
-    return Finding(
+        return Diagnosis("log", "ok", "The write-ahead log is small.")
+    return Diagnosis(
         "log",
         "warning",
         f"The write-ahead log has {_size(size)}: a reader keeps it from being written back.",
@@ -246,12 +246,12 @@ def _log(size: int) -> Finding:
     )
 
 
-def _space(free: int) -> Finding:
+def _space(free: int) -> Diagnosis:
     text = f"{_size(free)} of the disk are free."
     if free >= LITTLE_SPACE:
-        return Finding("disk", "ok", text)
+        return Diagnosis("disk", "ok", text)
     level: Level = "problem" if free < NO_SPACE else "warning"
-    return Finding("disk", level, text, "Free some space: a full disk rejects new jobs.")
+    return Diagnosis("disk", level, text, "Free some space: a full disk rejects new jobs.")
 
 
 def _short(span: timedelta) -> str:

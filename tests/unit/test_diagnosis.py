@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from onefold.model.finding import (
+from onefold.model.diagnosis import (
     GIGABYTE,
-    Finding,
+    Diagnosis,
     Surroundings,
     clock_finding,
     index_findings,
@@ -32,7 +32,7 @@ SQLITE = {"journal_mode": "wal"}
 SPACE = Surroundings(free_bytes=10 * GIGABYTE)
 
 
-def wrong(found: list[Finding]) -> list[tuple[str, str]]:
+def wrong(found: list[Diagnosis]) -> list[tuple[str, str]]:
     """What is not ok; each of them says what to do."""
     bad = [finding for finding in found if finding.level != "ok"]
     assert all(finding.fix for finding in bad)
