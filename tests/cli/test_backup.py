@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.cli.test_status import on_terminal
 from tests.fixtures.place import Place
 
 
@@ -35,6 +36,13 @@ def test_a_copy_has_all_jobs_and_is_a_database_of_its_own(
     with file.open() as onefold:
         assert len(onefold.find().jobs) == 3
     assert [path.name for path in tmp_path.glob("*.part*")] == []
+
+
+def test_a_terminal_shows_the_progress(file: Place, tmp_path: Path) -> None:
+    printed = on_terminal(80, "backup", "copy.db", "--database", file.url, folder=tmp_path)
+
+    assert "Copying" in printed
+    assert "Copied to copy.db" in printed
 
 
 def test_a_copy_is_whole_while_others_write(

@@ -137,6 +137,23 @@ def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> N
     assert states(place, *emails, *digests) == ["ready", "ready", None, None]
 
 
+def test_more_dead_letters_than_a_batch_are_replayed_and_dropped(
+    operate: Operate, place: Place
+) -> None:
+    with place.open() as onefold:
+        bury(onefold, "email", 502)
+
+    some = read(operate("dead", "replay", "--all", "--limit", "501", "--yes", "--json"))
+    with place.open() as onefold:
+        taken = onefold.deliveries.take(worker="w", lease=MINUTE, limit=501)
+        onefold.deliveries.bury(taken, reason="again")
+    all_but_one = read(operate("dead", "drop", "--all", "--limit", "501", "--yes", "--json"))
+    rest = read(operate("dead", "drop", "--all", "--yes", "--json"))
+
+    assert some == {"replayed": 501, "skipped": 0}
+    assert (all_but_one, rest) == ({"dropped": 501}, {"dropped": 1})
+
+
 def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
         (job_id,) = bury(onefold, "email", unique_key="k")

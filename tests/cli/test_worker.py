@@ -1,15 +1,16 @@
 """Workers as a company runs them: processes with flags, an environment, files, logs and signals."""
 
+import json
 import os
 import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Operate, Run
 from tests.cli.workers import Process, write_app
 from tests.faults.servers import until
 from tests.fixtures.place import Place, make_too_new
@@ -100,6 +101,26 @@ def test_a_worker_without_queues_serves_what_is_declared(
     worker.wait_for("Queues: email, night shift, default.")
     until(lambda: all(state(place, job_id) == "completed" for job_id in ids))
     assert worker.stop() == 0
+
+
+def test_workers_that_run_are_listed(start: Start, place: Place, operate: Operate) -> None:
+    worker = start("shop:onefold", "--name", "till", "--concurrency", "7", "--queues", "mail")
+
+    (till,) = until(lambda: listed(operate))
+    text = operate("workers").stdout
+
+    assert (till["name"], till["queues"], till["concurrency"]) == ("till", ["mail"], 7)
+    assert (till["running"], till["alive"]) == (0, True)
+    assert "till" in text
+    assert "1 worker alive." in operate("doctor").stdout
+    assert worker.stop() == 0
+    assert listed(operate) == []
+
+
+def listed(operate: Operate) -> list[dict[str, Any]]:
+    """The workers; none before the first migration."""
+    done = operate("workers", "--json")
+    return json.loads(done.stdout) if done.returncode == 0 else []
 
 
 def test_a_worker_warns_about_queues_that_do_not_match(start: Start) -> None:

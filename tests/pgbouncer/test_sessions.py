@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from onefold import AlreadyEnqueued, NewJob
+from onefold.app.doctor import findings
 from onefold.claims import Won
 from tests.fixtures.pgbouncer import PgBouncer
 from tests.pgbouncer.places import PooledPlace
@@ -107,3 +108,11 @@ async def make_awaited_calls(place: PooledPlace) -> None:
                 await within.aenqueue("mail", unique_key=f"asyncpg {number}")
                 assert isinstance(await within.aclaim("pay", f"asyncpg {number}"), Won)
     await connection.close()
+
+
+def test_the_doctor_finds_the_pooler(place: PooledPlace) -> None:
+    with place.open() as onefold:
+        found = {finding.check: finding for finding in findings(onefold.context)}
+
+    assert found["wake-up"].level == "warning"
+    assert "pooler in transaction mode" in found["wake-up"].message
