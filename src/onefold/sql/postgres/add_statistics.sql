@@ -1,5 +1,5 @@
 -- Add counts to the statistics of their minutes and queues. Without a minute, to those of now.
-insert into onefold.statistic as s (
+insert into onefold.statistic (
     shard, minute, queue, completed, retried, deferred, dead, duplicates, measured, waited_total,
     waited_longest, ran_total, ran_longest, backlog
 )
@@ -21,14 +21,14 @@ from
         as clock (now)
 order by r.place
 on conflict (shard, minute, queue) do update
-set completed = s.completed + excluded.completed,
-    retried = s.retried + excluded.retried,
-    deferred = s.deferred + excluded.deferred,
-    dead = s.dead + excluded.dead,
-    duplicates = s.duplicates + excluded.duplicates,
-    measured = s.measured + excluded.measured,
-    waited_total = s.waited_total + excluded.waited_total,
-    waited_longest = greatest(s.waited_longest, excluded.waited_longest),
-    ran_total = s.ran_total + excluded.ran_total,
-    ran_longest = greatest(s.ran_longest, excluded.ran_longest),
-    backlog = greatest(s.backlog, excluded.backlog)
+set completed = statistic.completed + excluded.completed,
+    retried = statistic.retried + excluded.retried,
+    deferred = statistic.deferred + excluded.deferred,
+    dead = statistic.dead + excluded.dead,
+    duplicates = statistic.duplicates + excluded.duplicates,
+    measured = statistic.measured + excluded.measured,
+    waited_total = statistic.waited_total + excluded.waited_total,
+    waited_longest = greatest(statistic.waited_longest, excluded.waited_longest),
+    ran_total = statistic.ran_total + excluded.ran_total,
+    ran_longest = greatest(statistic.ran_longest, excluded.ran_longest),
+    backlog = greatest(statistic.backlog, excluded.backlog)

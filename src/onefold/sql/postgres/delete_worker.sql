@@ -1,2 +1,2 @@
 -- Delete the row of a worker that stops.
-delete from onefold.worker where shard = :shard::smallint and id = :id::uuid
+delete from onefold.worker as w where w.shard = :shard::smallint and w.id = :id::uuid

@@ -14,11 +14,14 @@ counted as (
     where s.shard = :shard::smallint and s.minute >= clock.now - clock.now % :width::bigint - :back::bigint
     union all
     select
-        d.at - d.at % 60000000, coalesce(j.queue, ''), 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, null
-    from onefold.duplicate as d
-    cross join clock
-    left join onefold.job as j on j.shard = d.shard and j.id = d.job_id
-    where d.shard = :shard::smallint and d.at >= clock.now - clock.now % :width::bigint - :back::bigint
+        n.at - n.at % 60000000, coalesce(j.queue, ''), 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, null
+    from (
+        select d.at, d.job_id
+        from onefold.duplicate as d
+        cross join clock
+        where d.shard = :shard::smallint and d.at >= clock.now - clock.now % :width::bigint - :back::bigint
+    ) as n
+    left join onefold.job as j on j.shard = :shard::smallint and j.id = n.job_id
 ),
 by_minute as (
     select
