@@ -82,8 +82,8 @@ COMMANDS: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
 }
 """The commands that belong to no group, with examples for their help."""
 
-for command, lines in COMMANDS.items():
-    app.command(epilog=examples(*lines))(command)
+for _command, _lines in COMMANDS.items():
+    app.command(epilog=examples(*_lines))(_command)
 app.add_typer(apikeys, name="apikeys")
 app.add_typer(dead, name="dead")
 app.add_typer(jobs, name="jobs")

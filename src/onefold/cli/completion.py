@@ -32,6 +32,10 @@ def _completed(find: Callable[[Onefold], Iterable[str]]) -> Callable[..., list[s
     return complete
 
 
-queue_names = _completed(lambda onefold: (queue.full_name for queue in onefold.queues.find()))
-schedule_names = _completed(lambda onefold: (one.name for one in onefold.schedules.find()))
-kinds = _completed(lambda onefold: onefold.jobs.kinds)
+queue_names: Callable[..., list[str]] = _completed(
+    lambda onefold: (queue.full_name for queue in onefold.queues.find())
+)
+schedule_names: Callable[..., list[str]] = _completed(
+    lambda onefold: (one.name for one in onefold.schedules.find())
+)
+kinds: Callable[..., list[str]] = _completed(lambda onefold: onefold.jobs.kinds)

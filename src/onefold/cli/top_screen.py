@@ -138,8 +138,8 @@ class Search(ModalScreen[str]):
 class Top(App[None]):
     """Queues, workers and failures, refreshed again and again."""
 
-    ENABLE_COMMAND_PALETTE = False
-    CSS = """
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+    CSS: ClassVar[str] = """
     #headline { height: auto; max-height: 2; text-style: bold; }
     #message { height: 1; color: $warning; }
     Rows { height: 1fr; margin-top: 1; scrollbar-size-horizontal: 0; }

@@ -334,7 +334,7 @@ class StatementPassage(Passage):
         if self.trace.is_dead and self.kind == "commit":
             raise Crash
         if self.kind == "commit" or not _QUIET.match(sql):
-            self.line = line_of_application(direct=self.kind == "statement")
+            self.line: Line | None = line_of_application(direct=self.kind == "statement")
         if self.line is not None and not _is_ours(connection):
             self.trace.connections[id(connection)] = connection
             seen.add(id(connection))
