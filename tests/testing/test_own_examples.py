@@ -6,15 +6,18 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import FastAPI
 
 from examples.shop import orders
 from examples.shop.api import add_api
 from examples.shop.hooks import add_hooks
+from examples.shop.pages import SESSION, add_pages
 from examples.shop.settings import Settings
 from examples.shop.shop import Shop as ExampleShop
 from onefold.testing import RouteRequest, aassert_idempotent
+from onefold.web.forms import FormKeys
 from onefold.web.webhooks import sign
 from tests.testing.zoo import Shop
 
@@ -33,6 +36,16 @@ def _payment(secret: str, order_id: str, number: str) -> RouteRequest:
     )
 
 
+def _form(secret: str, product: str) -> RouteRequest:
+    key = FormKeys(secret).issue("order", "session-of-ann")
+    headers = {
+        "cookie": f"{SESSION}=session-of-ann",
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    body = urlencode({"onefold_key": key, "product": product, "quantity": "2"}).encode()
+    return RouteRequest("POST", "/orders", headers, body)
+
+
 async def _check_shop(url: str) -> None:
     settings = Settings(database=url)
     shop = ExampleShop(settings)
@@ -40,6 +53,7 @@ async def _check_shop(url: str) -> None:
     app = FastAPI()
     add_api(app, shop)
     add_hooks(app, shop)
+    add_pages(app, shop)
     shop.idempotency.install(app)
     async with shop.engine.begin() as connection:
         order_id = await orders.place(connection, "ann", "tea", 1)
@@ -54,6 +68,12 @@ async def _check_shop(url: str) -> None:
             _payment(settings.webhook_secret, order_id, "msg_1"),
             onefold=shop.onefold,
             followed_by=[_payment(settings.webhook_secret, order_id, "msg_2")],
+        ),
+        await aassert_idempotent(
+            app,
+            _form(settings.form_secret, "tea"),
+            onefold=shop.onefold,
+            followed_by=[_form(settings.form_secret, "coffee")],
         ),
     ]
     assert all(each.crash_points >= 3 for each in checks), checks
@@ -71,8 +91,11 @@ from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 call_command("migrate", verbosity=0)
 
+import re
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 from django.conf import settings
+from django.test import Client
 from examples.django_shop.jobs import mail
 from examples.django_shop.models import Order
 from onefold.django import get_onefold
@@ -92,10 +115,22 @@ def paid(number):
     signed = dict(sign(settings.WEBHOOK_SECRET, id=number, body=body, now=datetime.now(UTC)))
     return RouteRequest("POST", "/hooks/payments", {"host": "localhost", **signed}, body)
 
+browser = Client(headers={"host": "localhost"})
+
+def ordered(product):
+    page = browser.get("/orders").content.decode()
+    hidden = dict(re.findall('type="hidden" name="([^"]+)" value="([^"]+)"', page))
+    cookies = "; ".join(f"{name}={each.value}" for name, each in browser.cookies.items())
+    body = urlencode({**hidden, "product": product, "quantity": 2}).encode()
+    kind = "application/x-www-form-urlencoded"
+    headers = {"host": "localhost", "cookie": cookies, "content-type": kind}
+    return RouteRequest("POST", "/orders", headers, body)
+
 for handler, given, options in [
     (mail, [order, "Thank you"], {}),
     (app, [place("k-1")], {"onefold": onefold, "followed_by": [place("k-2")]}),
     (app, [paid("msg_1")], {"onefold": onefold, "followed_by": [paid("msg_2")]}),
+    (app, [ordered("tea")], {"onefold": onefold, "followed_by": [ordered("coffee")]}),
 ]:
     coverage = assert_idempotent(handler, *given, **options)
     assert coverage.crash_points >= 3, coverage
@@ -118,7 +153,7 @@ def test_the_shop_of_django(shop: Shop) -> None:
         [sys.executable, "-c", DJANGO], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3
+    assert len(done.stdout.splitlines()) == 4
 
 
 HANDLERS = """
