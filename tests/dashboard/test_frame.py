@@ -3,6 +3,7 @@
 import re
 from itertools import product
 from pathlib import Path
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 import onefold.server.dashboard
 from onefold.server.dashboard.rendering import STATIC
-from tests.dashboard.seed import Seeded
+from tests.dashboard.seed import HOSTILE, Seeded
 
 LIMIT = 200_000
 CSS = STATIC.contents["onefold.css"].decode()
@@ -64,6 +65,17 @@ def pages(seeded: Seeded) -> list[str]:
         "/jobs?id=nonsense",
         *(f"/jobs/{job_id}" for job_id in seeded),
         "/nothing-here",
+        "/keys",
+        "/keys?key=nothing",
+        "/keys?key=charge:o-1042",
+        "/keys?surface=job",
+        "/keys/detail?surface=job&scope=charge_card&key=charge:o-1042",
+        f"/keys/detail?surface=job&scope=import_catalog&key={quote(HOSTILE)}",
+        "/dead",
+        "/dead?kind=nothing",
+        "/dead?from=yesterday",
+        "/schedules",
+        "/api-keys",
     ]
 
 

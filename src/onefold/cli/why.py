@@ -9,18 +9,12 @@ import typer
 from onefold.cli.command_context import CliContext, with_context
 from onefold.cli.parsers import json_value
 from onefold.cli.render import when
+from onefold.model.stored_key import HELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onefold.model.stored_key import KeyHolder
-
-HELD = {
-    "queued": "until a worker takes the job",
-    "active": "until the job is completed, dead or cancelled",
-    "exists": "until the job's record is deleted",
-}
-"""How long a job holds its key."""
 
 STATES = {
     "held": "an attempt is running; its lease ends {until}",

@@ -161,6 +161,12 @@ _WHILE: Final[dict[int, UniqueWhile]] = {
     SCOPES["active"]: "active",
     SCOPES["exists"]: "exists",
 }
+HELD: Final[dict[UniqueWhile, str]] = {
+    "queued": "until a worker takes the job",
+    "active": "until the job is completed, dead or cancelled",
+    "exists": "until the job's record is deleted",
+}
+"""How long a job holds its key."""
 NOTHING_SUPPRESSED: Final = Duplicates(count=0, first_at=None, last_at=None, recent=())
 
 

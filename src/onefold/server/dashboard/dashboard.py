@@ -179,11 +179,16 @@ class Dashboard:
         if stored is not None:
             return _unless_refused(exchange, stored)
         try:
-            response = self._rendered(_done(route, request), incoming, session)
+            result = _done(route, request)
+            response = self._rendered(result, incoming, session)
+            stored = response
+            if isinstance(result, Page) and result.repeated is not None:
+                stored = self._rendered(result.repeated, incoming, session)
         except BaseException:
             exchange.run(exchange.give_back())
             raise
-        return _unless_refused(exchange, exchange.run(exchange.finish(response)))
+        sent = _unless_refused(exchange, exchange.run(exchange.finish(stored)))
+        return sent if stored is response else response
 
     # --- responses --------------------------------------------------------------------------------
 

@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onefold.server.dashboard.page import NavigationItem
-from onefold.server.dashboard.pages import jobs, visits
+from onefold.server.dashboard.pages import api_keys, dead, jobs, keys, schedules, visits
 
 if TYPE_CHECKING:
     from onefold.server.dashboard.page import PageRoute
 
-PAGES: Final[list[PageRoute]] = [*visits.PAGES, *jobs.PAGES]
+PAGES: Final[list[PageRoute]] = [
+    *visits.PAGES,
+    *jobs.PAGES,
+    *keys.PAGES,
+    *dead.PAGES,
+    *schedules.PAGES,
+    *api_keys.PAGES,
+]
 
-NAVIGATION: Final = (NavigationItem("Jobs", "/jobs", "jobs"),)
+NAVIGATION: Final = (
+    NavigationItem("Jobs", "/jobs", "jobs"),
+    NavigationItem("Keys", "/keys", "keys"),
+    NavigationItem("Dead letters", "/dead", "dead"),
+    NavigationItem("Schedules", "/schedules", "schedules"),
+    NavigationItem("API keys", "/api-keys", "apikeys"),
+)
 """In this order: Overview, Queues, Jobs, Keys, Dead letters, Schedules, Workers, API keys."""

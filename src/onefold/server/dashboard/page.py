@@ -78,6 +78,11 @@ class PageRequest:
         return {name: value.strip() for name, value in self._pairs if value.strip()}
 
     @property
+    def given(self) -> dict[str, str]:
+        """The parameters of the URL as they were sent: spaces count."""
+        return dict(self._pairs)
+
+    @property
     def _pairs(self) -> Pairs:
         return parse_qsl(self.incoming.http.query, max_num_fields=MOST_FIELDS)
 
@@ -113,6 +118,10 @@ class Page(msgspec.Struct, frozen=True):
     """The name of a file in `templates/`."""
     values: Mapping[str, Any] = {}
     status: int = 200
+    repeated: Redirect | None = None
+    """Of an action whose page has a secret: what is stored in its place, and what a repeat
+    receives.
+    """
 
 
 class Redirect(msgspec.Struct, frozen=True):

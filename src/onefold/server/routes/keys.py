@@ -109,11 +109,11 @@ async def list_keys(request: RequestContext) -> Reply:
         limit=query.limit,
         after=query.after,
         surface=query.surface,
-        scope=_stored(request, query.surface, query.scope),
+        scope=stored_scope(request.tenant, query.surface, query.scope),
         key=query.key,
         state=query.state,
     )
-    return Reply(200, replace(page, keys=tuple(_shown(request, key) for key in page)))
+    return Reply(200, replace(page, keys=tuple(shown_key(request.tenant, key) for key in page)))
 
 
 @ROUTES.add("GET", "/v1/why", scope="admin", query=WhyQuery, answers={200: Why})
@@ -145,11 +145,13 @@ async def _why(
     found = await request.calls.keys.awhy(
         key,
         surface=surface,
-        scope=_stored(request, surface, query.scope),
+        scope=stored_scope(request.tenant, surface, query.scope),
         fingerprint=query.fingerprint,
         **more,
     )
-    return Reply(200, replace(found, holders=tuple(_holder(request, one) for one in found)))
+    return Reply(
+        200, replace(found, holders=tuple(shown_holder(request.tenant, one) for one in found))
+    )
 
 
 @ROUTES.add(
@@ -166,7 +168,7 @@ async def release_key(request: RequestContext) -> Reply:
     """
     body: ReleaseKeyBody = request.body
     surface, key = _claimed(request), request.path["key"]
-    scope = _stored(request, surface, body.scope) or ""
+    scope = stored_scope(request.tenant, surface, body.scope) or ""
     released = await request.calls.keys.aforce_release(scope, key, surface=surface, step=body.step)
     return Reply(200, Released(released=released))
 
@@ -186,7 +188,7 @@ async def settle_key(request: RequestContext) -> Reply:
     """
     body: SettleKeyBody = request.body
     surface, key = _claimed(request), request.path["key"]
-    result = _result(body, "" if body.step else surface)
+    result = result_of(body, "" if body.step else surface)
     settled = await request.calls.keys.aforce_settle(
         body.scope, key, result, surface=surface, step=body.step
     )
@@ -202,7 +204,8 @@ def _claimed(request: RequestContext) -> str:
     return surface
 
 
-def _result(body: SettleKeyBody, surface: str) -> Any:
+def result_of(body: SettleKeyBody, surface: str) -> Any:
+    """The result to store for a key of a surface: of http and form, a response."""
     if surface not in ANSWERED:
         if body.status is not None or body.body:
             raise ConflictingOptions("status", "and body are only for keys of http and form")
@@ -221,23 +224,24 @@ def _read(text: str) -> Any:
         raise InvalidInput("payload", "must be JSON") from None
 
 
-def _stored(request: RequestContext, surface: str | None, scope: str | None) -> str | None:
+def stored_scope(tenant: str, surface: str | None, scope: str | None) -> str | None:
     """The stored scope. That of a publish key is its queue, by the full name."""
     if scope and surface == PUBLISH:
-        return qualified(request.tenant, scope)
+        return qualified(tenant, scope)
     return scope
 
 
-def _shown(request: RequestContext, found: K) -> K:
+def shown_key(tenant: str, found: K) -> K:
     """The same with the tenant's own name for the queue of a publish key."""
     if found.surface != PUBLISH:
         return found
-    return replace(found, scope=shown(request.tenant, found.scope))
+    return replace(found, scope=shown(tenant, found.scope))
 
 
-def _holder(request: RequestContext, found: KeyHolder) -> KeyHolder:
+def shown_holder(tenant: str, found: KeyHolder) -> KeyHolder:
+    """The same with the tenant's own names for queues."""
     job = found.job
     if job is not None and job.queue is not None:
-        job = replace(job, queue=shown(request.tenant, job.queue))
+        job = replace(job, queue=shown(tenant, job.queue))
         found = replace(found, job=job)
-    return _shown(request, found)
+    return shown_key(tenant, found)

@@ -37,7 +37,7 @@ def list_jobs(request: PageRequest) -> Page:
     except InvalidInput as error:
         problem, found = str(error), JobPage(())
     values = {
-        "jobs": [_of_tenant(job) for job in found],
+        "jobs": [of_tenant(job) for job in found],
         "filters": filters,
         "filtered": any(filters.values()),
         "states": STATES,
@@ -75,7 +75,7 @@ def show_job(request: PageRequest) -> Page:
     if job is None:
         raise JobNotFound(job_id)
     values = {
-        "job": _of_tenant(job),
+        "job": of_tenant(job),
         "attempts": request.calls.deliveries.attempts(job_id)[::-1],
         "steps": request.calls.deliveries.steps(job_id),
         "duplicates": request.calls.keys.duplicates(job_id),
@@ -123,6 +123,6 @@ def _id(request: PageRequest) -> str:
         raise JobNotFound(given[:100]) from error
 
 
-def _of_tenant(job: Job) -> Job:
+def of_tenant(job: Job) -> Job:
     """The job with the name of its queue as its tenant knows it."""
     return msgspec.structs.replace(job, queue=shown(job.tenant, job.queue))

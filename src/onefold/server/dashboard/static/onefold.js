@@ -1,4 +1,5 @@
 // What every page has: shortcuts, theme, toasts, dialogs, times. Live pages: live.js.
+import "./bulk.js";
 import { startLive } from "./live.js";
 import { showTimes } from "./times.js";
 
@@ -76,24 +77,48 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-// A form with data-confirm is submitted after a confirmation.
+// The second half of a double click in a dialog, which the first has closed, must not reach what is
+// behind it.
+let inDialog = false;
+document.addEventListener(
+  "click",
+  (event) => {
+    if (event.detail < 2) inDialog = Boolean(event.target.closest("dialog"));
+    else if (inDialog && !event.target.closest("dialog")) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
+  },
+  true,
+);
+
+// A form or a button with data-confirm is submitted after a confirmation.
 document.addEventListener("submit", (event) => {
   const form = event.target;
   const dialog = byId("confirm");
-  if (!form.dataset?.confirm || form.dataset.confirmed || !dialog) return;
+  const submitter = event.submitter;
+  const question = submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (!question || form.dataset.confirmed || !dialog) return;
   event.preventDefault();
-  byId("confirm-text").textContent = form.dataset.confirm;
+  byId("confirm-text").textContent = question;
   dialog.returnValue = "no";
   dialog.addEventListener(
     "close",
     () => {
       if (dialog.returnValue !== "yes") return;
       form.dataset.confirmed = "yes";
-      form.requestSubmit();
+      form.requestSubmit(submitter);
     },
     { once: true },
   );
   dialog.showModal();
+});
+
+// A response with a secret is sent once: a second click must not take the place of the first.
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || !("once" in event.target.dataset)) return;
+  if (event.target.dataset.once === "sent") event.preventDefault();
+  event.target.dataset.once = "sent";
 });
 
 byId("theme")?.addEventListener("click", toggleTheme);
