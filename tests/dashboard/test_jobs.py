@@ -5,7 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from onefold import Onefold
+from onefold import NewJob, Onefold
+from onefold.operations.jobs import SCANNED
 from tests.dashboard.seed import HOSTILE, Seeded, in_thread
 from tests.fixtures.colours import Dialect, Store
 
@@ -39,6 +40,7 @@ def test_the_list_has_the_newest_jobs_first_with_their_states(
         ("Queue", "reports", "running"),
         ("Key", "charge:o-1042", "completed"),
         ("Tag", "vip", "completed"),
+        ("Text in the payload", "KETTLE", "completed"),
     ],
 )
 def test_a_filter_finds_the_jobs_that_match(
@@ -50,8 +52,26 @@ def test_a_filter_finds_the_jobs_that_match(
     page.get_by_label(field, exact=True).fill(value)
     page.get_by_role("button", name="Filter").click()
 
-    page.wait_for_url(re.compile(f"{field.lower()}="))
+    page.wait_for_url(re.compile(f"{field.lower().split()[0]}="))
     assert rows(page) == [getattr(seeded, state)]
+
+
+def test_a_text_that_recent_jobs_do_not_have_is_searched_in_older_ones_on_request(
+    onefold: Onefold, url: str, page: Page
+) -> None:
+    def made() -> str:
+        oldest = onefold.enqueue("email", {"to": "Ada"}).id
+        onefold.enqueue_many([NewJob("email")] * SCANNED)
+        return oldest
+
+    oldest = in_thread(made)
+    page.goto(f"{url}/jobs?text=ada")
+    expect(page.locator(".empty")).to_contain_text("None of the 2,000 jobs that were searched")
+
+    page.get_by_role("link", name="Search the next 2,000").click()
+
+    page.wait_for_url("**/jobs?text=ada&after=*")
+    assert rows(page) == [oldest]
 
 
 def test_an_id_finds_its_job_and_another_text_is_an_error_on_the_page(
@@ -225,6 +245,7 @@ def test_what_a_caller_has_chosen_is_never_html(seeded: Seeded, url: str, page: 
         ("vip", "/jobs?tag=vip"),
         ("dead", "/jobs?state=dead"),
         ("kind:unknown", "/jobs?kind=unknown"),
+        ("text:kettle", "/jobs?text=kettle"),
         ("no such text", "/jobs?key=no+such+text"),
     ],
 )

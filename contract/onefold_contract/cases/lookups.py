@@ -118,6 +118,14 @@ class TestFind:
         page = subject.find(created_from=start + HOUR, created_before=start + 2 * HOUR)
         assert ids(page) == [made[1]]
 
+    @pytest.mark.parametrize("text", ["o-1042", "O-10", 'say "hi"', "Grüße", "note"])
+    def test_by_text_in_the_payload(self, subject: Subject, text: str) -> None:
+        payload = {"order": "o-1042", "note": 'say "hi"', "greeting": "grüße"}
+        wanted = subject.enqueue("email", payload).id
+        subject.enqueue("email", {"order": "o-2042"})
+        subject.enqueue("letter", payload)
+        assert ids(subject.find(text=text, kind="email")) == [wanted]
+
     def test_pruned_jobs_are_not_found(self, subject: Subject) -> None:
         subject.enqueue("email", unique_key="k", unique_for=2 * DAY)
         complete(subject)
@@ -145,6 +153,30 @@ class TestPaging:
             if after is None:
                 break
         assert found == (made[::-1] if newest_first else made)
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize("size", [1, 2, 3, 7])
+    def test_pages_of_a_text_are_every_match_once(
+        self, subject: Subject, size: int, newest_first: Any
+    ) -> None:
+        jobs = [NewJob("email", {"to": "Ada" if n % 2 else "Bob"}) for n in range(6)]
+        made = [answer.id for answer in subject.enqueue_many(jobs)][1::2]
+        found: list[str] = []
+        after = None
+        while True:
+            page = subject.find(text="ada", limit=size, after=after, newest_first=newest_first)
+            found += ids(page)
+            after = page.next
+            if after is None:
+                break
+        assert found == (made[::-1] if newest_first else made)
+
+    def test_a_search_for_a_text_looks_at_a_limited_number_of_jobs(self, subject: Subject) -> None:
+        oldest = subject.enqueue("email", {"to": "Ada"}).id
+        subject.enqueue_many([NewJob("email")] * 2000)
+        page = subject.find(text="ada", newest_first=True)
+        assert ids(page) == []
+        assert ids(subject.find(text="ada", newest_first=True, after=page.next)) == [oldest]
 
     def test_a_cursor_keeps_its_place_while_jobs_come(self, subject: Subject) -> None:
         made = [subject.enqueue("email").id for _ in range(4)]

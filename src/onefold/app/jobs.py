@@ -50,6 +50,8 @@ class FindOptions(TypedDict, total=False):
     ended_from: datetime | None
     ended_before: datetime | None
     tag: str | None
+    text: str | None
+    """A text in the payload, without regard to case. One call looks at 2,000 jobs."""
 
 
 class JobCalls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 PAGE_LIMIT: Final = 10_000
 RECENT_DUPLICATES: Final = 20
+SCANNED: Final = 2_000
+"""How many jobs one search for a text looks at: no index helps it."""
+SCANNED_AT_ONCE: Final = 200
 
 
 def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
@@ -52,6 +56,7 @@ class JobFilter(msgspec.Struct, frozen=True):
     ended_from: int | None = None
     ended_before: int | None = None
     tag: str | None = None
+    text: str | None = None
     retrying: bool | None = None
     due: bool | None = None
     awaiting: bool = False
@@ -83,6 +88,7 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "ended_from": to_micros,
     "ended_before": to_micros,
     "tag": checks.key,
+    "text": checks.key,
 }
 
 
@@ -125,10 +131,42 @@ def find(
     after: str | None = None,
     newest_first: bool = False,
 ) -> Operation[JobPage]:
-    """A page of jobs by id, after the cursor; ids are ordered by time."""
+    """A page of jobs by id, after the cursor; ids are ordered by time.
+
+    A search for a text looks at a limited number of jobs, so its page may have few jobs or none,
+    and a `next` that continues.
+    """
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
     cursor = None if after is None else parse_id(after, "after")
+    search = partial(_find, sql, tenant, wanted, newest_first=newest_first)
+    if wanted.text is None:
+        return (yield from search(limit, cursor))
+    sought = _inside_json(wanted.text)
+    found: list[Job] = []
+    for _ in range(SCANNED // SCANNED_AT_ONCE):
+        page = yield from search(SCANNED_AT_ONCE, cursor)
+        for job in page:
+            if sought not in bytes(job.payload_json).decode().casefold():
+                continue
+            found.append(job)
+            if len(found) == limit:
+                is_last = page.next is None and job is page.jobs[-1]
+                return JobPage(tuple(found), None if is_last else job.id)
+        cursor = page.next
+        if cursor is None:
+            break
+    return JobPage(tuple(found), cursor)
+
+
+def _inside_json(text: str) -> str:
+    """A text as it is inside of a string in JSON, to compare without case."""
+    return msgspec.json.encode(text)[1:-1].decode().casefold()
+
+
+def _find(
+    sql: Sql, tenant: str, wanted: JobFilter, limit: int, cursor: str | None, *, newest_first: bool
+) -> Operation[JobPage]:
     rows = yield from in_all_shards(
         sql,
         "find_jobs_newest" if newest_first else "find_jobs",
@@ -145,6 +183,7 @@ def find(
 
 def _filter_parameters(wanted: JobFilter) -> dict[str, Any]:
     parameters = msgspec.structs.asdict(wanted)
+    del parameters["text"]
     states = parameters["states"]
     return {**parameters, "states": None if states is None else list(states)}
 

@@ -10,6 +10,7 @@ from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import JobPage, JobState
+from onefold.operations.jobs import SCANNED
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ PAGES: Final = PageTable()
 
 STATES: Final[tuple[str, ...]] = get_args(JobState)
 PAGE: Final = 50
-FILTERS: Final = ("state", "kind", "queue", "key", "tag", "id")
+FILTERS: Final = ("state", "kind", "queue", "key", "tag", "text", "id")
 CANCELLABLE: Final = frozenset({"scheduled", "ready", "retrying", "running", "awaiting"})
 REPLAYABLE: Final = frozenset({"dead", "cancelled", "completed"})
 WAITING: Final = frozenset({"scheduled", "retrying"})
@@ -42,6 +43,7 @@ def list_jobs(request: PageRequest) -> Page:
         "filtered": any(filters.values()),
         "states": STATES,
         "problem": problem,
+        "scanned": SCANNED,
         "next": found.next and request.url("/jobs", **filters, after=found.next),
         "first": request.url("/jobs", **filters) if "after" in request.query else None,
     }
@@ -55,7 +57,7 @@ def find_jobs(
     if job_id := filters.get("id"):
         job = request.calls.get(job_id)
         return JobPage(() if job is None else (job,))
-    options: dict[str, Any] = {name: filters.get(name) for name in ("state", "kind", "tag")}
+    options: dict[str, Any] = {name: filters.get(name) for name in ("state", "kind", "tag", "text")}
     if queue := filters.get("queue"):
         options["queue"] = qualified(request.session.tenant, queue)
     return request.calls.find(

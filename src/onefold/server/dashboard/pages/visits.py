@@ -56,7 +56,7 @@ def search(request: PageRequest) -> Redirect:
     if JOB_ID.fullmatch(text):
         return Redirect(f"/jobs/{text.lower()}")
     name, colon, value = text.partition(":")
-    if colon and name in {*SEARCHED, "state"}:
+    if colon and name in {*SEARCHED, "state", "text"}:
         return _jobs(name, value.strip())
     if text in STATES:
         return _jobs("state", text)
