@@ -48,6 +48,7 @@ SERVE: Final[Mapping[str, Any]] = {
     "push": bool,
     "push_concurrency": int,
     "push_allow": str | list[str],
+    "secret": str,
     "migrate": bool,
     "max_body": int,
     "request_timeout": TIME,

@@ -103,12 +103,13 @@ class _Check:
         self._known: set[str] = set()
         """The columns of all tables."""
         self._awaited: Future[Any] | None = None
-        self._clock = _Clock(_now)
         self.deliveries = 0
         self.response: RouteResponse | None = None
         self.onefold: Tenant | None = options.get("onefold")
         if isinstance(handler, DeclaredJob):
             self.onefold = Tenant(cast("DeclaredJob[..., Any]", handler).context)
+        clock = None if self.onefold is None else self.onefold.context.database.clock
+        self._clock = _Clock(clock or _now)
         self.subject: Subject = self._subject(handler, args, followed_by)
         if self._connect is not None and not isinstance(self.subject, CallSubject):
             raise ConflictingOptions("connect", "is for functions that take a connection")
@@ -202,6 +203,7 @@ class _Check:
 
     def _check(self) -> Coverage:
         started = time.perf_counter()
+        began = self._clock.base()
         self._before.store()
         with ExitStack() as stack:
             stack.callback(self._restore, self._before)  # without the jobs of the check
@@ -213,13 +215,12 @@ class _Check:
             stack.callback(self._snapshots.close)
             if self.onefold is not None:
                 context = self.onefold.context
-                self._clock = _Clock(context.database.clock or _now)
                 stack.enter_context(context.override(context.database.url, self._clock))
                 # Put back by the end of the override.
                 context.runtime.store = TracedStore(context.database)
-            return self._run(started, patch_imported)
+            return self._run(started, began, patch_imported)
 
-    def _run(self, started: float, patch_imported: Callable[[], bool]) -> Coverage:
+    def _run(self, started: float, began: int, patch_imported: Callable[[], bool]) -> Coverage:
         with refuse_unseen_connections():
             clean = self._scenario([Trace()])
         if patch_imported():
@@ -234,7 +235,6 @@ class _Check:
         self._refuse_unknown_columns()
         # The first run may do more: connect, fill caches.
         trace = Trace()
-        began = self._clock.base()
         compare = Comparison(
             clean, self._scenario([trace]), lambda text: without_times(text, began, self._clock())
         )

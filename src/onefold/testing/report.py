@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -151,8 +151,11 @@ class Comparison:
     def __call__(self, result: ScenarioResult) -> tuple[str, ...]:
         """The differences, one line each; nothing if there are none."""
         if result.error is not None:
-            kind = type(result.error).__name__
-            return (f"the work does not end: the handler raises {kind}: {result.error}",)
+            error = result.error
+            while isinstance(error, BaseExceptionGroup):  # of a TaskGroup
+                error = cast("BaseException", error.exceptions[0])
+            kind = type(error).__name__
+            return (f"the work does not end: the handler raises {kind}: {error}",)
         lines = self._responses(result.response)
         for table in self._clean.tables | result.tables:
             lines += self._rows(
