@@ -72,7 +72,7 @@ def log_in(onefold: Onefold, url: str, page: Page) -> LogIn:
         page.goto(f"{url}/login")
         page.get_by_label("API key").fill(made.text)
         page.get_by_role("button", name="Log in").click()
-        page.wait_for_url(f"{url}/jobs")
+        page.wait_for_url(f"{url}/")
         return made.key.id
 
     return logged_in

@@ -60,6 +60,8 @@ def test_every_text_and_shape_has_enough_contrast(theme: int) -> None:
 def pages(seeded: Seeded) -> list[str]:
     """A path of every page. A new page is added here."""
     return [
+        "/",
+        "/?last=24h",
         "/jobs",
         "/jobs?kind=nothing",
         "/jobs?id=nonsense",

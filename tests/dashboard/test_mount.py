@@ -25,6 +25,7 @@ def test_mounted_in_starlette_all_links_have_the_prefix(
     app = Starlette(routes=[Mount("/tools/onefold", server)], lifespan=server.lifespan)
     with serving(app) as url:
         page.goto(f"{url}/tools/onefold")
+        page.get_by_role("link", name="Jobs", exact=True).click()
         page.wait_for_url(f"{url}/tools/onefold/jobs")
         expect(page.locator("#live")).to_have_text("Live")
         page.locator(f'[data-key="{seeded.ready}"] a').click()
@@ -65,6 +66,7 @@ def test_in_django_a_superuser_acts_once_per_double_click(
     seeded: Seeded, project: str, page: Page
 ) -> None:
     log_in(page, project, "boss")
+    page.get_by_role("link", name="Jobs", exact=True).click()
     page.wait_for_url(f"{project}/jobs")
     expect(page.locator(".visitor")).to_contain_text("boss")
     page.locator(f'[data-key="{seeded.ready}"] a').click()
@@ -95,6 +97,7 @@ def test_in_django_a_page_refreshes_by_itself(
 ) -> None:
     page.clock.install()
     log_in(page, project, "boss")
+    page.get_by_role("link", name="Jobs", exact=True).click()
     page.wait_for_url(f"{project}/jobs")
     expect(page.locator("#live")).to_have_text("Live")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onefold.server.dashboard.page import NavigationItem
-from onefold.server.dashboard.pages import api_keys, dead, jobs, keys, schedules, visits
+from onefold.server.dashboard.pages import (api_keys, dead, jobs, keys, overview, schedules, visits)
 
 if TYPE_CHECKING:
     from onefold.server.dashboard.page import PageRoute
 
 PAGES: Final[list[PageRoute]] = [
     *visits.PAGES,
+    *overview.PAGES,
     *jobs.PAGES,
     *keys.PAGES,
     *dead.PAGES,
@@ -20,10 +21,10 @@ PAGES: Final[list[PageRoute]] = [
 ]
 
 NAVIGATION: Final = (
+    NavigationItem("Overview", "/", "overview"),
     NavigationItem("Jobs", "/jobs", "jobs"),
     NavigationItem("Keys", "/keys", "keys"),
     NavigationItem("Dead letters", "/dead", "dead"),
     NavigationItem("Schedules", "/schedules", "schedules"),
     NavigationItem("API keys", "/api-keys", "apikeys"),
 )
-"""In this order: Overview, Queues, Jobs, Keys, Dead letters, Schedules, Workers, API keys."""

@@ -1,4 +1,4 @@
-"""Log in and out, the first page, and the search."""
+"""Log in and out, and the search."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ PAGES: Final = PageTable()
 JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SEARCHED: Final = ("key", "kind", "queue", "tag")
 """Where a search looks for a text, in this order."""
-
-
-@PAGES.get("/")
-def first_page(request: PageRequest) -> Redirect:
-    """The first page of the navigation."""
-    del request
-    return Redirect("/jobs")
 
 
 @PAGES.get("/login", needs="nothing")

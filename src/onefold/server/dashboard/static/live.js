@@ -120,6 +120,9 @@ export function startLive(source) {
     setInterval(schedule, POLL);
     return;
   }
+  // Charts and workers change without events, too.
+  const every = document.querySelector("[data-refresh-every]")?.dataset.refreshEvery;
+  if (every) setInterval(schedule, every * 1000);
   const events = new EventSource(source);
   events.onopen = () => state("Live");
   events.onerror = () => state("Offline");

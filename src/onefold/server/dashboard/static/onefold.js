@@ -135,4 +135,5 @@ if (address.searchParams.has("notice")) {
 showTimes();
 setInterval(showTimes, 10_000);
 startLive(document.body.dataset.live);
+if (document.querySelector("[data-chart]")) await import("./charts.js");
 document.documentElement.dataset.ready = "yes";

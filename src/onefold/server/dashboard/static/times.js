@@ -1,5 +1,6 @@
 // Times in the visitor's zone, and "3 min ago". The server sends them in UTC.
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 const units = [
   ["day", 86_400],
@@ -14,10 +15,13 @@ function ago(moment) {
   return relative.format(Math.round(seconds / size), unit);
 }
 
+const formats = { ago, clock: clock.format };
+
 export function showTimes(root = document) {
-  for (const element of root.querySelectorAll("time[data-time]")) {
-    const moment = new Date(element.dateTime);
-    const text = element.dataset.time === "ago" ? ago(moment) : full.format(moment);
+  for (const element of root.querySelectorAll("[data-time]")) {
+    // In a chart it is an SVG text, not a <time>.
+    const moment = new Date(element.getAttribute("datetime"));
+    const text = (formats[element.dataset.time] ?? full.format)(moment);
     if (element.textContent !== text) element.textContent = text;
     if (element.title !== full.format(moment)) element.title = full.format(moment);
   }
