@@ -1,4 +1,4 @@
-"""A day of a shop: statistics of each minute, saved queues and workers, beside the jobs of `seed`."""
+"""A day of a shop beside the jobs of `seed`: statistics of each minute, saved queues, workers."""
 
 import math
 import time

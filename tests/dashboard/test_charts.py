@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onefold.server.dashboard.charts import Chart, Series, count_text, time_text
+from onefold.server.dashboard.charts import GAP, Chart, Series, count_text, time_text
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -85,7 +85,7 @@ def test_a_label_of_the_time_axis_is_at_its_bucket() -> None:
 
 
 def test_a_missing_value_is_a_dash() -> None:
-    assert (count_text(None), time_text(None)) == ("–", "–")
+    assert (count_text(None), time_text(None)) == (GAP, GAP)
     assert (count_text(0), time_text(0)) == ("0", "0 ms")
     assert (count_text(9_999), count_text(12_500), count_text(25_000_000)) == (
         "9,999",

@@ -62,6 +62,11 @@ def pages(seeded: Seeded) -> list[str]:
     return [
         "/",
         "/?last=24h",
+        "/queues",
+        "/queues/email",
+        "/queues/nothing",
+        "/new-queue",
+        "/workers",
         "/jobs",
         "/jobs?kind=nothing",
         "/jobs?id=nonsense",

@@ -187,9 +187,7 @@ def test_the_operator_sees_workers_and_a_tenant_does_not(
     expect(workers).to_have_count(0)
 
 
-def test_an_empty_overview_has_examples_that_work(
-    onefold: Onefold, url: str, page: Page
-) -> None:
+def test_an_empty_overview_has_examples_that_work(onefold: Onefold, url: str, page: Page) -> None:
     page.goto(url)
     expect(page.get_by_role("heading", name="Enqueue your first job")).to_be_visible()
     python = page.locator("#python-example").inner_text()
@@ -221,7 +219,7 @@ def test_a_worker_that_completes_a_job_is_in_the_throughput(
     def greet() -> None:
         return None
 
-    in_thread(lambda: greet.enqueue())
+    in_thread(greet.enqueue)
     in_thread(lambda: drain(onefold))
 
     page.goto(url)

@@ -155,7 +155,12 @@ class ServerApp:
         for route in (*ROUTES, *about_routes(ROUTES, metrics)):
             paths.setdefault(route.path, {})[route.method] = route
         self._closes = closes
-        dashboard = Dashboard(onefold, settings.secret, anonymous=settings.anonymous)
+        dashboard = Dashboard(
+            onefold,
+            settings.secret,
+            anonymous=settings.anonymous,
+            push_allow=settings.push_allow,
+        )
         self._paths = PathFinder(
             {path: PathApp(self, methods, path) for path, methods in paths.items()}
             | dashboard_paths(self, dashboard),

@@ -6,7 +6,7 @@ its texts keep their size. A template draws the shapes.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -15,7 +15,6 @@ from onefold.server.dashboard.rendering import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
 TOP: Final = 10
 """Pixels above the plot, for half of the label of its highest line."""
@@ -34,6 +33,8 @@ TIME_STEPS: Final = (
     *(10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400),
 )
 """Seconds between two lines."""
+GAP: Final = "\N{EN DASH}"
+"""A value that is missing."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -224,7 +225,7 @@ def time_step(most: float) -> float:
 def count_text(value: float | None) -> str:
     """`1,240`, `12.5k`, `30M`; a gap is a dash."""
     if value is None:
-        return "–"
+        return GAP
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if value >= 10 * size:
             return f"{value / size:,.1f}".removesuffix(".0") + unit
@@ -233,4 +234,4 @@ def count_text(value: float | None) -> str:
 
 def time_text(value: float | None) -> str:
     """Seconds as a duration; a gap is a dash."""
-    return "–" if value is None else duration(timedelta(seconds=value))
+    return GAP if value is None else duration(timedelta(seconds=value))

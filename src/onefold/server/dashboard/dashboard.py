@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from itsdangerous import BadSignature, Signer
 
 from onefold import __version__
-from onefold.errors import DatabaseError, InvalidInput, JobNotFound, OnefoldError
+from onefold.errors import DatabaseError, InvalidInput, JobNotFound, OnefoldError, QueueNotFound
 from onefold.server.dashboard.navigation import NAVIGATION, PAGES
 from onefold.server.dashboard.page import FRAGMENT, Page, PageFinder, PageRequest, Redirect
 from onefold.server.dashboard.rendering import STATIC, environment
@@ -29,7 +29,7 @@ from onefold.web.idempotency.keyed_routes import RouteRegistry
 from onefold.web.problems import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from onefold.app.onefold import Onefold
     from onefold.server.dashboard.page import Incoming, PageRoute
@@ -57,6 +57,16 @@ SECURITY: Final[tuple[Header, ...]] = (
     ("cross-origin-resource-policy", "same-origin"),
     ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
 )
+_MISSING: Final = {
+    JobNotFound: (
+        "No such job",
+        "There is no such job, or no longer: finished jobs are deleted after their retention.",
+    ),
+    QueueNotFound: (
+        "No such queue",
+        "There is no such queue: it has no settings, no limits and no jobs.",
+    ),
+}
 _HTML: Final = ("content-type", "text/html; charset=utf-8")
 _NO_STORE: Final = ("cache-control", "no-store")
 
@@ -76,14 +86,22 @@ class Dashboard:
     """The dashboard of one Onefold."""
 
     def __init__(
-        self, onefold: Onefold, secret: str, *, anonymous: bool = False, live: bool = True
+        self,
+        onefold: Onefold,
+        secret: str,
+        *,
+        anonymous: bool = False,
+        live: bool = True,
+        push_allow: Sequence[str] = (),
     ) -> None:
         """`secret` signs cookies and forms.
 
         `anonymous` accepts visitors of this machine while there are no API keys. With `live`,
-        pages refresh by the stream at `/events`, otherwise every few seconds.
+        pages refresh by the stream at `/events`, otherwise every few seconds. `push_allow` has
+        networks and hosts that endpoints may have beside public addresses.
         """
         self.onefold: Onefold = onefold
+        self.push_allow: Sequence[str] = push_allow
         self.sessions: Sessions = Sessions(onefold, secret, anonymous=anonymous)
         self._live = live
         self._pages = PageFinder(PAGES)
@@ -310,13 +328,8 @@ def _failure_of(error: Exception) -> PageFailure:
         case Refused():
             problem = error.problem
             return PageFailure(problem.status, problem.title, problem.detail)
-        case JobNotFound():
-            return PageFailure(
-                404,
-                "No such job",
-                "There is no such job, or no longer: finished jobs are deleted after their"
-                " retention.",
-            )
+        case JobNotFound() | QueueNotFound():
+            return PageFailure(404, *_MISSING[type(error)])
         case InvalidInput():
             return PageFailure(400, "Invalid input", str(error))
         case DatabaseError():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import msgspec
 from django.conf import settings
@@ -54,7 +55,7 @@ def dashboard(request: HttpRequest, below: str) -> HttpResponseBase:
     if not is_file and not (user.is_active and user.is_staff):
         return HttpResponse(FORBIDDEN, status=403, content_type="text/plain")
     incoming = Incoming(
-        http=msgspec.structs.replace(request_of(request), path=f"/{below}"),
+        http=msgspec.structs.replace(request_of(request), path=f"/{quote(below)}"),
         body=request.body,
         root=root,
         secure=request.is_secure(),

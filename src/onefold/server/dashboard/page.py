@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 
@@ -187,10 +187,12 @@ class NavigationItem(msgspec.Struct, frozen=True):
     path: str
     icon: str
     """The name of an icon in `templates/icons.html`."""
+    for_operator: bool = False
+    """True if the sessions of tenants have no such page."""
 
 
 class PageFinder:
-    """Finds the route of a path."""
+    """Finds the route of a path, which is percent-encoded."""
 
     def __init__(self, routes: list[PageRoute]) -> None:
         """Earlier routes win."""
@@ -204,7 +206,11 @@ class PageFinder:
         for route, template in self._routes:
             if len(template) == len(parts) and all(map(_matches, template, parts)):
                 found.setdefault(route.method, route)
-                values = {t[1:-1]: p for t, p in zip(template, parts, strict=True) if t[:1] == "{"}
+                values = {
+                    name[1:-1]: unquote(part)
+                    for name, part in zip(template, parts, strict=True)
+                    if name[:1] == "{"
+                }
         return found, values
 
     @property

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.model.checks import shown
-from onefold.server.dashboard.charts import Chart, Series, count_text
+from onefold.model.job import Job
+from onefold.server.dashboard.charts import GAP, Chart, Series, count_text
 from onefold.server.dashboard.page import Page, PageRequest, PageTable
 from onefold.server.dashboard.rendering import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onefold.model.job import Job
     from onefold.model.queue import Queue
     from onefold.model.statistics import Statistics, StatisticsBucket
 
@@ -120,7 +120,7 @@ def charts(found: Statistics, period: Period, queues: Iterable[Queue]) -> tuple[
         made(
             "latency",
             "Latency",
-            duration(total.waited_mean) if total.waited_mean is not None else "–",
+            duration(total.waited_mean) if total.waited_mean is not None else GAP,
             f"waited on average, at most {duration(total.waited_longest)};"
             f" then ran for {duration(total.ran_mean)}"
             if total.waited_mean is not None
