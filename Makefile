@@ -30,7 +30,7 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo shop django-shop docs reference test check format soak bench lock clean
+.PHONY: help run demo shop django-shop docs screenshots reference test check format soak bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,10 @@ django-shop: $(VENV)/.dev ## serve the same shop as a project of Django's
 
 docs: $(VENV)/.dev ## build the documentation site into site/ (SERVE=1: serve it on loopback)
 	$(BIN)/mkdocs $(if $(SERVE),serve,build --strict)
+
+screenshots: $(VENV)/.dev ## write the pictures of the dashboard into docs/images
+	@mkdir -p docs/images
+	$(BIN)/pytest -n 0 tests/dashboard/screenshots.py
 
 reference: $(VENV)/.dev ## write the generated parts of docs/reference: events, help of commands
 	$(BIN)/python tools/reference.py

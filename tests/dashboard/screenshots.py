@@ -1,9 +1,13 @@
-"""Writes the pictures of the documentation: `make screenshots`. Not part of the tests."""
+"""Writes the pictures of the documentation: `make screenshots`. Not part of the test run."""
 
+import base64
+import struct
+import zlib
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from onefold import Onefold
 from tests.dashboard.seed import Seeded, in_thread
@@ -11,27 +15,93 @@ from tests.dashboard.shop_day import fill_day, save_queues, save_workers
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LIMIT = 80_000
+"""Bytes of a picture."""
+
+
+PALETTE = """
+async source => {
+  const image = new Image();
+  image.src = source;
+  await image.decode();
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const pixels = new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer);
+  const counts = new Map();
+  for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+  const common = [...counts].sort((a, b) => b[1] - a[1]).map(([colour]) => colour);
+  const palette = common.slice(0, 256);
+  const parts = (colour) => [colour & 255, (colour >> 8) & 255, (colour >> 16) & 255];
+  const known = palette.map(parts);
+  const places = new Map(common.map((colour) => {
+    const [r, g, b] = parts(colour);
+    const far = known.map(([x, y, z]) => (r - x) ** 2 + (g - y) ** 2 + (b - z) ** 2);
+    return [colour, far.indexOf(Math.min(...far))];
+  }));
+  const found = Uint8Array.from(pixels, (pixel) => places.get(pixel));
+  let text = "";
+  for (let at = 0; at < found.length; at += 8192)
+    text += String.fromCharCode(...found.subarray(at, at + 8192));
+  return [image.width, image.height, known.flat(), btoa(text)];
+}
+"""
+"""Maps each pixel to the nearest of the 256 most common colours."""
+
+
+def compressed(picture: bytes, page: Page) -> bytes:
+    """A PNG with a palette: a third of the size."""
+    source = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    width, height, palette, text = page.evaluate(PALETTE, source)
+    pixels = base64.b64decode(text)
+    rows = b"".join(b"\0" + pixels[at : at + width] for at in range(0, width * height, width))
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    parts = (
+        (b"IHDR", header),
+        (b"PLTE", bytes(palette)),
+        (b"IDAT", zlib.compress(rows, 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in parts
+    )
+
+
+def fill(onefold: Onefold, seeded: Seeded) -> str:
+    """A day of a shop; returns an API key to log in with."""
+    fill_day(onefold)
+    save_queues(onefold)
+    save_workers(onefold)
+    onefold.delete(seeded.hostile)
+    return onefold.api_keys.create(scopes=["admin"], name="Ada").text
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_has_a_picture(
-    onefold: Onefold, seeded: Seeded, url: str, browser: Browser, theme: str
+    onefold: Onefold, seeded: Seeded, url: str, browser: Browser, theme: Literal["light", "dark"]
 ) -> None:
-    for fill in (fill_day, save_queues, save_workers):
-        in_thread(lambda fill=fill: fill(onefold))
+    key = in_thread(lambda: fill(onefold, seeded))
     visitor = browser.new_context(
         viewport={"width": 1280, "height": 860}, color_scheme=theme, locale="en-GB"
     )
-    page = visitor.new_page()
+    page, plain = visitor.new_page(), visitor.new_page()
+    page.goto(f"{url}/login")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{url}/")
+    sizes: dict[str, int] = {}
     for name, path in (
-        ("overview", "/"),
+        ("overview", "/?last=24h"),
         ("jobs", "/jobs"),
         ("job", f"/jobs/{seeded.dead}"),
         ("queues", "/queues"),
     ):
         page.goto(url + path)
         page.wait_for_selector("html[data-ready]")
+        page.wait_for_selector("#live[data-state=live]")
         file = IMAGES / f"dashboard-{name}-{theme}.png"
-        page.screenshot(path=file, animations="disabled")
-        assert file.stat().st_size < LIMIT
+        file.write_bytes(compressed(page.screenshot(animations="disabled"), plain))
+        sizes[file.name] = file.stat().st_size
     visitor.close()
+
+    assert {name: size for name, size in sizes.items() if size > LIMIT} == {}

@@ -3,6 +3,7 @@
 import math
 import time
 from datetime import timedelta
+from functools import partial
 
 from onefold import Onefold
 from onefold.model.ids import new_id
@@ -71,4 +72,4 @@ def save_workers(onefold: Onefold) -> None:
         ("web-2:4711", "web-2", 4711, ("reports", "partners"), 4),
     ):
         row = WorkerRow(new_id(), name, host, pid, queues, concurrency)
-        onefold.context.store.transact(lambda sql, row=row: workers.save(sql, row))
+        onefold.context.store.transact(partial(workers.save, row=row))

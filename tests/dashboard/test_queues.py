@@ -234,12 +234,12 @@ def test_a_queue_is_deleted_after_a_confirmation_unless_it_has_jobs(
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Continue").click()
     expect(page.locator(".toast.failed")).to_contain_text("documents")
-    assert queue(onefold, "documents")
+    assert queue(onefold, "documents").name == "documents"
 
     page.goto(f"{url}/queues/payments")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Keep").click()
-    assert queue(onefold, "payments")
+    assert queue(onefold, "payments").name == "payments"
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Continue").dblclick()
 

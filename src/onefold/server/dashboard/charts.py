@@ -47,7 +47,7 @@ class Series(msgspec.Struct, frozen=True):
     """One per bucket; None is a gap."""
 
 
-class Tick(msgspec.Struct, frozen=True):
+class AxisLabel(msgspec.Struct, frozen=True):
     """A label of an axis: pixels from the top, or percent from the left."""
 
     place: float
@@ -57,7 +57,7 @@ class Tick(msgspec.Struct, frozen=True):
     anchor: str = "start"
 
 
-class Bar(msgspec.Struct, frozen=True):
+class ChartBar(msgspec.Struct, frozen=True):
     """A part of a bar."""
 
     x: float
@@ -67,7 +67,7 @@ class Bar(msgspec.Struct, frozen=True):
     series: int
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChartLine(msgspec.Struct, frozen=True):
     """A line with gaps, in a box of 1000 by `PLOT`."""
 
     series: int
@@ -130,24 +130,24 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
         return [step * number for number in range(lines + 1)]
 
     @property
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[AxisLabel]:
         """The lines across with their labels."""
         return [
-            Tick(self._y(value), self.written(value).replace(".0 ", " "))
+            AxisLabel(self._y(value), self.written(value).replace(".0 ", " "))
             for value in self.steps[1:]
         ]
 
     @property
-    def moments(self) -> list[Tick]:
+    def moments(self) -> list[AxisLabel]:
         """The labels of the time axis; the last one is now."""
         found = [
-            Tick(100 * at / len(self.times), "", self.times[at], "middle" if at else "start")
+            AxisLabel(100 * at / len(self.times), "", self.times[at], "middle" if at else "start")
             for at in range(0, len(self.times), self.labels)
         ]
-        return [*found, Tick(100, "now", anchor="end")]
+        return [*found, AxisLabel(100, "now", anchor="end")]
 
     @property
-    def bars(self) -> Iterator[Bar]:
+    def bars(self) -> Iterator[ChartBar]:
         """The parts of the bars, the first series at the bottom."""
         wide = 100 / len(self.times)
         for at in range(len(self.times)):
@@ -159,10 +159,12 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
                 height = max(SHORTEST, self.base - self._y(value))
                 bottom -= height
                 x = wide * (at + (1 - FILLED) / 2)
-                yield Bar(_rounded(x), _rounded(bottom), _rounded(wide * FILLED), height, number)
+                yield ChartBar(
+                    _rounded(x), _rounded(bottom), _rounded(wide * FILLED), height, number
+                )
 
     @property
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ChartLine]:
         """The lines, without the values that have no neighbour."""
         for number, one in enumerate(self.series):
             parts = list(_parts(one.values))
@@ -178,7 +180,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
                 for part in parts
                 if len(part) == 1
             )
-            yield Line(number, path, area, alone)
+            yield ChartLine(number, path, area, alone)
 
     def _y(self, value: float) -> float:
         return _rounded(self.base - PLOT * value / self.steps[-1])
