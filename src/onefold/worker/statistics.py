@@ -88,7 +88,7 @@ class Counts:
         shard = random.randrange(self._shards.number)
         try:
             yield Transact(lambda sql: statistics.add(sql.only([shard]), tallies))
-        except OnefoldError as error:
+        except Exception as error:  # noqa: BLE001 - a close must not fail for them
             log.warning("The statistics of the last seconds are lost: %s", error)
 
 

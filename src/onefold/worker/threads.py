@@ -72,9 +72,18 @@ class ThreadTask:
 
     def _is_interrupted(self, pause: float) -> bool:
         """Interrupt the task after a pause, or find that it does not run; False if not now."""
-        # Even without a pause, this thread now has the interpreter lock for a whole interval. So
-        # the other one does not run on between the look at its stack and the exception.
+        # Even without a pause, this thread now has the interpreter lock for a whole interval, also
+        # on a busy machine. So the other one does not run on between the look at its stack and the
+        # exception.
         time.sleep(pause)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(LONG_INTERVAL)
+        try:
+            return self._is_interrupted_now()
+        finally:
+            sys.setswitchinterval(interval)
+
+    def _is_interrupted_now(self) -> bool:
         with self._lock:
             if self._thread is None:
                 return True
@@ -90,6 +99,8 @@ class ThreadTask:
 FIRST_PAUSE: Final = 0.001
 LONGEST_PAUSE: Final = 0.05
 """Seconds between two looks at a thread that cannot be interrupted now."""
+LONG_INTERVAL: Final = 0.1
+"""Seconds for which a thread has the interpreter lock while it interrupts another one."""
 LOCKING: Final = ("importlib._bootstrap", "logging.", "onefold.databases.")
 """Modules that hold locks and connections of the whole process while they call others."""
 CONDITION: Final = (

@@ -43,7 +43,7 @@ async def test_a_name_that_cannot_be_is_refused(api: Api, name: str, why: str, m
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v2/jobs", "/v1/queues//jobs", "/v1/jobs/", "/v1/queues/a/b/jobs", "//"]
+    "path", ["/v1", "/v2/jobs", "/v1/queues//jobs", "/v1/jobs/", "/v1/queues/a/b/jobs", "//"]
 )
 async def test_what_leads_nowhere_is_404(api: Api, path: str) -> None:
     reply = await api("POST", path, raw=ORDER)
