@@ -94,6 +94,7 @@ def test_a_healthy_file_has_only_good_findings() -> None:
 
     assert wrong(found) == []
     assert [finding.check for finding in found] == ["file", "durability", "log", "disk"]
+    assert list(sqlite_findings(SQLITE, Surroundings())) == found[:-1]
 
 
 @pytest.mark.parametrize(

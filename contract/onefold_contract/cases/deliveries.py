@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onefold.errors import JobNotFound, LeaseLost, WrongState
+from onefold.errors import Gone, JobNotFound, LeaseLost, WrongState
 from onefold.model.delivery import Delivery
+from onefold.model.lifecycle import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold_contract.cases.common import (
     AT_ONCE,
@@ -324,6 +325,14 @@ class TestRunJobNow:
         answer = subject.enqueue("email")
         end(subject)
         with pytest.raises(WrongState, match="replay"):
+            subject.run_now(answer.id)
+
+    def test_a_tombstone_is_gone(self, subject: Subject) -> None:
+        answer = subject.enqueue(
+            "email", unique_key="k", unique_for=DAY, retention=Retention(dead=SECOND * 0)
+        )
+        bury(subject)
+        with pytest.raises(Gone):
             subject.run_now(answer.id)
 
     def test_a_job_of_another_tenant_is_not_found(self, subject: Subject) -> None:
