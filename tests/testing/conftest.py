@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from onefold import Onefold
+from onefold.testing import wipe
 from onefold.testing.plugin import new_database
 from tests.fixtures.place import Place, place, postgres_place
 from tests.testing.stage import Stage, staged
@@ -79,4 +80,5 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, bank: str) -> Iterator[
             connection.execute(statement.format(generated=made).encode())
     with Onefold(url) as onefold:
         onefold.migrate()
+        wipe(onefold)
         yield Shop(onefold, lambda: psycopg.connect(url), "%s", bank)
