@@ -37,6 +37,7 @@ FOLDER: Final = Path("build/bench")
 ROUNDS: Final = 3
 LARGEST_SCALE: Final = 1000
 WIDTH: Final = 130
+EVENT_LOOP: Final = "asyncio; uvloop in the workers of onefold and pgqueuer"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -141,7 +142,7 @@ def _facts(settings: Settings, urls: dict[Database, str]) -> dict[str, dict[str,
     facts: dict[str, dict[str, Any]] = {
         "machine": {**report.machine(), "file_system": report.file_system(FOLDER)},
         "versions": report.versions(),
-        "settings": {**msgspec.to_builtins(settings), "event_loop": "asyncio"},
+        "settings": {**msgspec.to_builtins(settings), "event_loop": EVENT_LOOP},
     }
     if "postgres" in urls:
         facts["postgres"] = postgres.settings(urls["postgres"])

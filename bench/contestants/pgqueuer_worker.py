@@ -8,6 +8,8 @@ from importlib import import_module
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
+import uvloop
+
 from bench import stage
 from bench.contestants.pgqueuer_peer import Queries, asyncpg
 from bench.payloads import KIND, batches, decode, encode, payloads
@@ -48,8 +50,8 @@ def rest(_url: str) -> str:
 
 
 def work(shift: Shift, counter: Counter) -> None:
-    """Run a queue manager without end."""
-    asyncio.run(_work(shift, counter))
+    """Run a queue manager without end, on uvloop, as the command `pgq` does."""
+    uvloop.run(_work(shift, counter))
 
 
 async def _work(shift: Shift, counter: Counter) -> None:

@@ -40,9 +40,16 @@ async def waits_for_a_thread() -> None:
     stop_soon()
     await asyncio.to_thread(threading.Event().wait)
 
+@onefold.job
+async def names_its_loop() -> None:
+    print(type(asyncio.get_running_loop()).__module__.partition(".")[0])
+    stop_soon()
+
 {kind}.enqueue()
 onefold.run_worker(grace=timedelta(milliseconds=300))
 """
+
+HIDE_UVLOOP = "import sys; sys.modules['uvloop'] = None"
 
 
 @pytest.mark.parametrize("kind", ["blocks", "ignores", "waits_for_a_thread"])
@@ -56,6 +63,19 @@ def test_a_process_ends_after_its_grace_whatever_its_handlers_do(place: Place, k
         timeout=PATIENCE,
     )
     assert (done.returncode, "ending now" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(("hide", "loop"), [("", "uvloop"), (HIDE_UVLOOP, "asyncio")])
+def test_a_worker_runs_on_uvloop_where_it_is_installed(place: Place, hide: str, loop: str) -> None:
+    program = PROGRAM.format(url=place.url, schema=place.schema, kind="names_its_loop")
+    done = subprocess.run(
+        [sys.executable, "-c", hide + program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, [loop]), done.stderr
 
 
 def test_a_cancelled_worker_hands_back_what_it_runs(place: Place) -> None:

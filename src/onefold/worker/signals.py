@@ -39,9 +39,19 @@ def run_until_signal(
     deadline: SimpleQueue[float] = SimpleQueue()
     threading.Thread(target=_end_late, args=(deadline,), name="onefold-grace", daemon=True).start()
     try:
-        asyncio.run(_run(make, close, deadline, supervised=supervised))
+        with asyncio.Runner(loop_factory=_event_loop()) as runner:
+            runner.run(_run(make, close, deadline, supervised=supervised))
     finally:
         deadline.put(OVER)
+
+
+def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The loop of uvloop if it is installed: it takes a third less of the processor for a job."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _run(
