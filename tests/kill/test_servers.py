@@ -17,7 +17,7 @@ from tests.fixtures.shards import found
 from tests.fixtures.soak import repetitions
 from tests.kill import audit
 from tests.kill.jobs import KINDS, enqueue
-from tests.kill.workers import Shop, at_length, opened, until
+from tests.kill.workers import Shop, Worker, at_length, opened, until
 
 ROUNDS = repetitions(1, soak=12)
 CUTS = repetitions(6, soak=30)
@@ -29,9 +29,9 @@ BLOWS = repetitions(2, soak=3)
 def under_load(shop: Shop, blow: Callable[[], None], blows: int, **options: Any) -> None:
     """Two workers, and blows at random moments; both live on, and do everything."""
     dice = random.Random()
+    workers = two_workers(shop, **options)
     with shop.place.open() as onefold:
         ids = enqueue(onefold, JOBS)
-    workers = [shop.start(**options) for _ in range(2)]
     for left in sorted((dice.randrange(JOBS) for _ in range(blows)), reverse=True):
         until(lambda left=left: audit.unfinished(shop.place) <= left, "for some jobs to end")  # type: ignore[misc]
         blow()
@@ -41,6 +41,15 @@ def under_load(shop: Shop, blow: Callable[[], None], blows: int, **options: Any)
         worker.stop()
     audit.check(shop.place, shop.ledger, ids)
     shop.clear()
+
+
+def two_workers(shop: Shop, **options: Any) -> list[Worker]:
+    """Both run: a worker that cannot read the database when it starts ends with an error."""
+    workers = [shop.start(**options) for _ in range(2)]
+    pids = {worker.pid for worker in workers}
+    with shop.place.open() as onefold:
+        until(lambda: pids <= {one.pid for one in onefold.workers.find()}, "for both workers")
+    return workers
 
 
 @pytest.fixture
@@ -71,7 +80,7 @@ def test_a_restart_costs_idle_workers_no_attempt(
 ) -> None:
     """Their connections are dead, and the first statement of a handler would find that out."""
     ids: list[str] = []
-    workers = [own_shop.start(lease=timedelta(minutes=10)) for _ in range(2)]
+    workers = two_workers(own_shop, lease=timedelta(minutes=10))
     for is_restarted in (False, True):
         if is_restarted:
             own_postgres.stop()
