@@ -15,6 +15,7 @@ from urllib.parse import quote
 from psycopg.conninfo import conninfo_to_dict
 
 WRITES = re.compile(rb"insert into|\bupdate [^ ]*claim|\bupdate [^ ]*job as j\s+set\s+state = 1,")
+REPORTS = re.compile(rb"(insert into|delete from) [^ ]*\.(worker|statistic)\b")
 
 
 class Proxy:
@@ -236,15 +237,19 @@ class Wire:
         self._cut()
 
     def _commits(self, data: bytes) -> bool:
-        """True for a commit, and for a statement that is committed by itself."""
+        """True for a commit, and for a statement that is committed by itself.
+
+        Not for the report of a worker, which comes at any time.
+        """
         text = data.lower()
         begins, commits = b"begin" in text, b"commit\0" in text
         by_itself = WRITES.search(text) and not self._in_transaction and not begins
+        reports = REPORTS.search(text)
         if begins:
             self._in_transaction = True
         if commits or b"rollback" in text:
             self._in_transaction = False
-        return commits or bool(by_itself)
+        return (commits or bool(by_itself)) and not reports
 
     def _to_client(self) -> None:
         with contextlib.suppress(OSError):
