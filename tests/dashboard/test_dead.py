@@ -164,6 +164,7 @@ def test_a_dead_letter_that_was_replayed_meanwhile_is_not_dropped(
 
     page.locator(f'[data-key="{job_id}"] input').check()
     page.get_by_role("button", name="Drop selected").click()
+    page.get_by_role("button", name="Continue").click()
 
     expect(page.locator(".toast.failed")).to_contain_text("1 dead letter stayed")
     assert states(onefold, [job_id]) == {"ready"}
@@ -216,7 +217,8 @@ def test_without_scripts_each_click_replays_one_batch(
     page = plain.new_page()
     page.goto(f"{url}/dead")
 
-    page.get_by_role("button", name="Replay all").dblclick()
+    page.get_by_role("button", name="Replay all").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("#done")).to_have_text(str(dead.BATCH))
     assert len(onefold.dead.find(limit=10)) == 5
     page.get_by_role("button", name="Continue").dblclick()

@@ -186,6 +186,8 @@ class Dashboard:
     def _act(self, route: PageRoute, request: PageRequest) -> HttpResponse:
         """Run an action once per form key, or replay its response."""
         session, incoming = request.session, request.incoming
+        if "confirm" in request.form and "confirmed" not in request.form:
+            return self._rendered(_confirmation(request), incoming, session)
         exchange = Exchange(
             self._keyed_route,
             incoming.http,
@@ -305,6 +307,16 @@ def back(request: PageRequest) -> str:
     """The path of the page that a form was on, from its field `back`; else the first page."""
     path = request.form.get("back", "/")
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
+
+
+def _confirmation(request: PageRequest) -> Page:
+    """A page that asks the question of a button, with the same form."""
+    values = {
+        "question": request.form["confirm"],
+        "fields": request.fields,
+        "back": back(request),
+    }
+    return Page("confirm.html", values)
 
 
 def _check_origin(incoming: Incoming) -> None:

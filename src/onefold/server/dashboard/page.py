@@ -89,14 +89,15 @@ class PageRequest:
     @cached_property
     def form(self) -> dict[str, str]:
         """The fields of a submitted form; of a repeated one the last."""
-        return dict(self._fields)
+        return dict(self.fields)
 
     def values(self, name: str) -> list[str]:
         """All values of a field of a submitted form, such as of checkboxes."""
-        return [value for found, value in self._fields if found == name]
+        return [value for found, value in self.fields if found == name]
 
     @cached_property
-    def _fields(self) -> Pairs:
+    def fields(self) -> Pairs:
+        """The fields of a submitted form, in order."""
         text = self.incoming.body.decode("utf-8", "replace")
         return parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
 

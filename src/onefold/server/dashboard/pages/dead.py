@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 from onefold.errors import InvalidInput
@@ -16,9 +16,11 @@ from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 from onefold.server.dashboard.pages.jobs import of_tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onefold.operations.statement import Operation, Sql
+
+    Change: TypeAlias = Callable[[str, Sequence[str], Sql], Operation[int]]
 
 PAGES: Final = PageTable()
 
@@ -54,18 +56,25 @@ def list_dead(request: PageRequest) -> Page:
     return Page("dead.html", values, 400 if problem else 200)
 
 
-@PAGES.action("/dead/selected")
-def change_selected(request: PageRequest) -> Redirect:
-    """Replay or drop the dead letters that are ticked."""
+@PAGES.action("/dead/replay")
+def replay_selected(request: PageRequest) -> Redirect:
+    """Queue the dead letters again that are ticked."""
+    return _change_selected(request, _replay, "queued again")
+
+
+@PAGES.action("/dead/drop")
+def drop_selected(request: PageRequest) -> Redirect:
+    """Remove the dead letters that are ticked."""
+    return _change_selected(request, _drop, "dropped")
+
+
+def _change_selected(request: PageRequest, change: Change, done: str) -> Redirect:
     ids = list(dict.fromkeys(map(parse_id, request.values("id"))))
     where = request.form.get("back", "/dead")
     if not ids:
         return Redirect(where, "Select one or more dead letters first.", failed=True)
-    drops = request.form.get("do") == "drop"
-    change = _drop if drops else _replay
     store, tenant = request.calls.context.store, request.session.tenant
-    changed: int = store.transact(partial(change, tenant, ids))
-    done = "dropped" if drops else "queued again"
+    changed = store.transact(partial(change, tenant, ids))
     notice = f"{_letters(changed)} {done}."
     if rest := len(ids) - changed:
         notice += f" {_letters(rest)} stayed: replayed before, or a newer job holds the key."

@@ -92,21 +92,20 @@ document.addEventListener(
   true,
 );
 
-// A form or a button with data-confirm is submitted after a confirmation.
+// A button named "confirm" asks its value first. Without the field "confirmed", the server asks.
 document.addEventListener("submit", (event) => {
-  const form = event.target;
+  const { target: form, submitter } = event;
+  if (submitter?.name !== "confirm" || form.elements.confirmed) return;
   const dialog = byId("confirm");
-  const submitter = event.submitter;
-  const question = submitter?.dataset.confirm ?? form.dataset.confirm;
-  if (!question || form.dataset.confirmed || !dialog) return;
   event.preventDefault();
-  byId("confirm-text").textContent = question;
+  byId("confirm-text").textContent = submitter.value;
   dialog.returnValue = "no";
   dialog.addEventListener(
     "close",
     () => {
       if (dialog.returnValue !== "yes") return;
-      form.dataset.confirmed = "yes";
+      const field = { type: "hidden", name: "confirmed", value: "yes" };
+      form.append(Object.assign(document.createElement("input"), field));
       form.requestSubmit(submitter);
     },
     { once: true },
