@@ -8,8 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from onefold import AlreadyEnqueued, Enqueued, KeyReused
+from onefold import AlreadyEnqueued, Enqueued, InvalidInput, KeyReused
 from onefold.model.delivery import Delivery
+from onefold.model.queue import Queue, QueueSettings
 from tests.fixtures.place import Place
 from tests.fixtures.soak import repetitions
 from tests.race.crew import Answer, Crew, Racer, errors, race_tasks, race_threads, values
@@ -258,3 +259,19 @@ def test_a_key_that_is_given_up_meanwhile_has_one_new_holder_at_most(
             assert len(new) <= 1
             assert {answer.id for answer in found if answer.duplicate} <= {holder.id} | new
             assert {job.id for job in onefold.find(unique_key=key)} == {holder.id} | new
+
+
+def save_new_queue(racer: Racer, name: str) -> Queue:
+    return racer.onefold.queues.save(name, QueueSettings(max_attempts=racer.rank + 1), new=True)
+
+
+def test_a_new_queue_of_several_callers_has_the_settings_of_one_and_the_others_know(
+    place: Place,
+) -> None:
+    for _ in range(ROUNDS):
+        name = f"race-{uuid4().hex}"
+        answers = race_threads(place, save_new_queue, name)
+        (won,) = [answer.value for answer in answers if answer.error is None]
+        assert {type(error) for error in errors(answers)} == {InvalidInput}
+        with place.open() as onefold:
+            assert onefold.queues.get(name) == won

@@ -105,6 +105,14 @@ class TestServedQueues:
         assert subject.queues.get(queue) == before
         assert not subject.queues.pause_endpoint(f"{queue}-none", endpoint=ENDPOINT, why="gone")
 
+    def test_a_new_queue_does_not_replace_one_that_exists(
+        self, subject: Subject, queue: str
+    ) -> None:
+        first = subject.queues.save(queue, QueueSettings(max_attempts=3), new=True)
+        with pytest.raises(InvalidInput, match="belongs to a queue that exists"):
+            subject.queues.save(queue, QueueSettings(max_attempts=4, paused=True), new=True)
+        assert subject.queues.get(queue) == first
+
     def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
         first = subject.queues.save(queue, QueueSettings(backoff=Fixed(SECOND)))
         subject.clock.advance(MINUTE)

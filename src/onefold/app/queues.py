@@ -170,25 +170,29 @@ class Queues:
         counting = partial(queues.count_failing, tenant=self._context.tenant)
         return await self._context.runtime.arun(self._context.shards.read("queues", counting))
 
-    def save(self, name: str, settings: QueueSettings = DEFAULTS) -> Queue:
+    def save(self, name: str, settings: QueueSettings = DEFAULTS, *, new: bool = False) -> Queue:
         """Create a queue of `onefold serve`, or replace its settings.
 
         Without `signing_secret`, the stored ones stay; a queue with an endpoint and without a
-        secret gets a new one. Without `paused`, a paused queue stays paused.
+        secret gets a new one. Without `paused`, a paused queue stays paused. With `new`, raises
+        `InvalidInput` if the queue exists.
         """
-        return self._context.store.transact(self._saving(name, settings))
+        return self._context.store.transact(self._saving(name, settings, new=new))
 
-    async def asave(self, name: str, settings: QueueSettings = DEFAULTS) -> Queue:
+    async def asave(
+        self, name: str, settings: QueueSettings = DEFAULTS, *, new: bool = False
+    ) -> Queue:
         """`save`, awaited."""
-        return await self._context.store.atransact(self._saving(name, settings))
+        return await self._context.store.atransact(self._saving(name, settings, new=new))
 
-    def _saving(self, name: str, settings: QueueSettings) -> Build[Queue]:
+    def _saving(self, name: str, settings: QueueSettings, *, new: bool) -> Build[Queue]:
         tenant = self._context.tenant
         qualified(tenant, name)
         wanted = checked(settings)
+        checks.flag(new, "new")
         # Made before the first try, so that every try stores the same secret.
         secret = new_secret()
-        return lambda sql: queues.save(sql, tenant, name, wanted, secret=secret)
+        return lambda sql: queues.save(sql, tenant, name, wanted, secret=secret, new=new)
 
     def get(self, name: str, *, counts: bool = False) -> Queue | None:
         """A saved queue, or None; `counts` adds the numbers of its jobs, which takes longer."""

@@ -253,9 +253,9 @@ _NO_JOBS: Final = QueueCounts()
 
 
 def save(
-    sql: Sql, tenant: str, name: str, wanted: QueueSettings, *, secret: str
+    sql: Sql, tenant: str, name: str, wanted: QueueSettings, *, secret: str, new: bool = False
 ) -> Operation[Queue]:
-    """Create a queue, or replace its settings.
+    """Create a queue, or replace its settings; with `new`, only create it.
 
     Secrets stay if none are given; `secret` is for a queue with an endpoint that has none. The
     queue stays paused, with its reason, unless the settings have `paused`. Limits that are not
@@ -263,7 +263,7 @@ def save(
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
-    before = yield from _lock(sql, tenant, name)
+    before = None if new else (yield from _lock(sql, tenant, name))
     while before is None:
         settings = encode_settings(_completed(wanted, QueueSettings(), secret))
         inserted = yield sql(
@@ -272,6 +272,9 @@ def save(
         if inserted:
             yield from notify_changed(sql)
             break
+        if new:
+            reason = "belongs to a queue that exists: choose another, or edit that queue"
+            raise InvalidInput("name", reason)
         # Another call was faster: the secret that it returned must stay. If that queue is deleted
         # by now, ours is created after all.
         before = yield from _lock(sql, tenant, name)

@@ -105,9 +105,7 @@ def make_queue(request: PageRequest) -> Page | Redirect:
 
     def save() -> None:
         checks.name(name, "name")
-        if request.calls.queues.get(name) is not None:
-            raise InvalidInput("name", "belongs to a queue that exists: open it to edit it")
-        request.calls.queues.save(name, _settings(request, QueueSettings()))
+        request.calls.queues.save(name, _settings(request, QueueSettings()), new=True)
 
     problems = _problems(request, save)
     if problems:
