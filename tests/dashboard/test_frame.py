@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 import onefold.server.dashboard
+from onefold.server.dashboard.navigation import NAVIGATION
 from onefold.server.dashboard.rendering import STATIC
 from tests.dashboard.seed import HOSTILE, Seeded
 
@@ -149,6 +150,17 @@ def test_pages_fit_a_phone(seeded: Seeded, url: str, browser: Browser) -> None:
     phone.close()
 
     assert wide == {}
+
+
+def test_pages_without_data_fit_a_phone(url: str, page: Page) -> None:
+    page.set_viewport_size({"width": 375, "height": 812})
+    wide: list[str] = []
+    for item in NAVIGATION:
+        page.goto(url + item.path)
+        if page.evaluate("document.documentElement.scrollWidth") > 375:
+            wide.append(item.path)
+
+    assert wide == []
 
 
 def test_pages_fit_a_desk(seeded: Seeded, url: str, page: Page) -> None:
