@@ -57,7 +57,7 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
         (dead,) = bury(onefold, "digest")
         later = onefold.enqueue("email", delay=MINUTE, unique_key="welcome:42", tags=["vip"]).id
-        ready = onefold.enqueue("email", queue="mail").id
+        ready = onefold.enqueue("email", {"to": "Ada"}, queue="mail").id
         awaiting = onefold.enqueue("email", queue="pushed").id
         (taken,) = onefold.deliveries.take(["pushed"], worker="w", lease=MINUTE)
         onefold.deliveries.park(taken, ack_timeout=MINUTE)
@@ -80,6 +80,7 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
     assert listed("--state", "dead", "--error-type", "builtins.ValueError") == [dead]
     assert listed("--unique-key", "welcome:42", "--tag", "vip", "--kind", "email") == [later]
     assert listed("--queue", "mail", "--created-from", "1h") == [ready]
+    assert listed("--text", "ada") == listed("--id", ready[:8], "--queue", "mail") == [ready]
     assert operate("jobs", "--kind", "nothing").stdout == "No jobs found.\n"
     refused = operate("jobs", "--state", "asleep")
     assert (refused.returncode, "must be one of" in refused.stderr) == (2, True)

@@ -79,6 +79,8 @@ def test_an_id_finds_its_job_and_another_text_is_an_error_on_the_page(
 ) -> None:
     page.goto(f"{url}/jobs?id={seeded.dead}")
     assert rows(page) == [seeded.dead]
+    page.goto(f"{url}/jobs?id={seeded.dead[:8]}&state=dead&queue=payments")
+    assert rows(page) == [seeded.dead]
 
     page.goto(f"{url}/jobs?id=nonsense")
     expect(page.get_by_role("alert")).to_contain_text("must be")
@@ -260,10 +262,15 @@ def test_a_search_finds_jobs_by_any_property(
     page.wait_for_url(url + found)
 
 
-def test_a_search_for_an_id_opens_the_job(seeded: Seeded, url: str, page: Page) -> None:
+def test_a_search_for_an_id_opens_the_job_and_its_first_digits_list_it(
+    seeded: Seeded, url: str, page: Page
+) -> None:
     page.goto(f"{url}/search?q={seeded.dead}")
-
     page.wait_for_url(f"{url}/jobs/{seeded.dead}")
+
+    page.goto(f"{url}/search?q={seeded.dead[:23]}")
+    page.wait_for_url(f"{url}/jobs?id={seeded.dead[:23]}")
+    assert seeded.dead in rows(page)
 
 
 def test_a_new_job_appears_by_itself_and_the_focus_stays(

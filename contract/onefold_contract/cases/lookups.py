@@ -118,6 +118,24 @@ class TestFind:
         page = subject.find(created_from=start + HOUR, created_before=start + 2 * HOUR)
         assert ids(page) == [made[1]]
 
+    @pytest.mark.parametrize("newest_first", [False, True])
+    def test_by_id_or_its_first_digits(self, subject: Subject, newest_first: Any) -> None:
+        made = [subject.enqueue("email", unique_key=f"k{n}").id for n in range(5)]
+        made.sort(reverse=newest_first)
+        for begin in (made[2][:8], made[2][:21], made[2][:35], made[2], made[2].replace("-", "")):
+            digits = begin.replace("-", "")
+            wanted = [one for one in made if one.replace("-", "").startswith(digits)]
+            first = subject.find(id=begin, limit=2, newest_first=newest_first)
+            rest = subject.find(id=begin.upper(), after=first.next, newest_first=newest_first)
+            assert ids(first) + (ids(rest) if first.next else []) == wanted
+            assert ids(subject.find(id=begin, kind="letter")) == []
+        assert ids(subject.find(id="00000000")) == ids(subject.find(id="ffffffff")) == []
+
+    def test_an_id_has_eight_digits_or_more(self, subject: Subject) -> None:
+        for wrong in ("", "0198000", "0198000g", "-" * 8, "0" * 33, 1):
+            with pytest.raises(InvalidInput, match="must be a UUID or its first 8 or more digits"):
+                subject.find(id=wrong)  # type: ignore[arg-type] # a number, too
+
     @pytest.mark.parametrize("text", ["o-1042", "O-10", 'say "hi"', "Grüße", "note"])
     def test_by_text_in_the_payload(self, subject: Subject, text: str) -> None:
         payload = {"order": "o-1042", "note": 'say "hi"', "greeting": "grüße"}

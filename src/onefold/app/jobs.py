@@ -40,6 +40,8 @@ class FindOptions(TypedDict, total=False):
     """Filters; several together must all match."""
 
     state: str | Sequence[str] | None
+    id: str | None
+    """An id, or its first 8 or more digits."""
     queue: str | None
     kind: str | None
     unique_key: str | None

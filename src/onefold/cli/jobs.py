@@ -51,6 +51,9 @@ STEPS = ("step", "state", "attempts", "started", "took", "error")
 
 def read_filters(
     *,
+    id_: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="With this id, or its first digits.")
+    ] = None,
     kind: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of this kind.", autocompletion=kinds)
     ] = None,
@@ -62,6 +65,9 @@ def read_filters(
     ] = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="With this reason.")] = None,
     tag: Annotated[str | None, typer.Option(metavar="TEXT", help="With this tag.")] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="With this text in the payload.")
+    ] = None,
     created_from: Annotated[
         str | None,
         typer.Option(
@@ -78,7 +84,8 @@ def read_filters(
 ) -> FindOptions:
     """The filters that the options describe."""
     texts = {
-        "kind": kind, "queue": queue, "error_type": error_type, "reason": reason, "tag": tag,
+        "id": id_, "kind": kind, "queue": queue, "error_type": error_type, "reason": reason,
+        "tag": tag, "text": text,
     }  # fmt: skip
     moments = {
         "created_from": created_from,

@@ -35,6 +35,8 @@ _RANDOM_DIGITS: Final = 11
 _BLOCK: Final = 1024
 _COUNTER_END: Final = 1 << 18
 _VARIANT: Final = 0b10 << 18
+_LAST: Final = (1 << 128) - 1
+_BEGIN: Final = re.compile(r"[0-9a-fA-F]{8,32}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -145,6 +147,15 @@ def parse_id(value: object, field: str = "id") -> str:
     elif isinstance(value, UUID):
         return str(value)
     raise InvalidInput(field, f"must be a UUID, got {value!r}")
+
+
+def id_range(value: object, field: str = "id") -> tuple[str, str]:
+    """The ids below and above all ids that begin like `value`: an id, or its first digits."""
+    digits = value.replace("-", "") if isinstance(value, str) else ""
+    if not _BEGIN.fullmatch(digits):
+        raise InvalidInput(field, f"must be a UUID or its first 8 or more digits, got {value!r}")
+    below, above = int(digits.ljust(32, "0"), 16) - 1, int(digits.ljust(32, "f"), 16) + 1
+    return str(UUID(int=max(below, 0))), str(UUID(int=min(above, _LAST)))
 
 
 def enqueue_order(job_id: str) -> str:

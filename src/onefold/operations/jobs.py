@@ -10,7 +10,7 @@ import msgspec
 
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
 from onefold.model import checks
-from onefold.model.ids import parse_id, shard_of
+from onefold.model.ids import id_range, parse_id, shard_of
 from onefold.model.job import Enqueued, Job, JobPage
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.stored_key import Duplicates, Suppressed
@@ -46,6 +46,8 @@ class JobFilter(msgspec.Struct, frozen=True):
     """A filter of jobs. None matches everything."""
 
     states: tuple[int, ...] | None = None
+    id: tuple[str, str] | None = None
+    """The ids before the first and after the last."""
     queue: str | None = None
     kind: str | None = None
     unique_key: str | None = None
@@ -78,6 +80,7 @@ _DERIVED: Final = (*_QUEUED, "awaiting")
 
 
 _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "id": id_range,
     "queue": checks.queue,
     "kind": checks.name,
     "unique_key": checks.key,
@@ -167,13 +170,18 @@ def _inside_json(text: str) -> str:
 def _find(
     sql: Sql, tenant: str, wanted: JobFilter, limit: int, cursor: str | None, *, newest_first: bool
 ) -> Operation[JobPage]:
+    after, before = wanted.id or (None, None)
+    if cursor is not None and newest_first:
+        before = cursor if before is None else min(before, cursor)
+    elif cursor is not None:
+        after = cursor if after is None else max(after, cursor)
     rows = yield from in_all_shards(
         sql,
         "find_jobs_newest" if newest_first else "find_jobs",
         tenant=tenant,
         limit=limit + 1,
-        after=None if newest_first else cursor,
-        before=cursor if newest_first else None,
+        after=after,
+        before=before,
         **_filter_parameters(wanted),
     )
     jobs = sorted(map(Job.from_row, rows), key=lambda job: job.id, reverse=newest_first)
@@ -183,7 +191,7 @@ def _find(
 
 def _filter_parameters(wanted: JobFilter) -> dict[str, Any]:
     parameters = msgspec.structs.asdict(wanted)
-    del parameters["text"]
+    del parameters["text"], parameters["id"]
     states = parameters["states"]
     return {**parameters, "states": None if states is None else list(states)}
 

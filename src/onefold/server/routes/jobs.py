@@ -32,6 +32,8 @@ _SHOWN: Final = 100
 class JobFilters(Body):
     """Filters for jobs; several together must all match."""
 
+    id: str | None = None
+    """Only the job with this id, or jobs whose ids begin with these 8 or more digits."""
     kind: str | None = None
     """Only jobs of this kind."""
     unique_key: str | None = None
@@ -42,6 +44,9 @@ class JobFilters(Body):
     """Only jobs whose last failure has this type."""
     tag: str | None = None
     """Only jobs with this tag."""
+    text: str | None = None
+    """Only jobs with this text in the payload, without regard to case. One request looks at 2,000
+    jobs, so its page may have few jobs or none, and a `next` that continues."""
     created_from: Moment | None = None
     """Only jobs that were enqueued at this time or later."""
     created_before: Moment | None = None

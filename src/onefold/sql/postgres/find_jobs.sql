@@ -12,8 +12,8 @@ where
     j.shard = :shard::smallint
     and j.tenant = :tenant::text
     and not j.stripped
-    and (:after::text is null or j.id > :after::text::uuid)
-    and (:before::text is null or j.id < :before::text::uuid)
+    and j.id > coalesce(:after::text::uuid, '00000000-0000-0000-0000-000000000000')
+    and j.id < coalesce(:before::text::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
     and (:states::smallint[] is null or j.state = any(:states::smallint[]))
     and (:queue::text is null or j.queue = :queue::text)
     and (:kind::text is null or j.kind = :kind::text)

@@ -9,8 +9,8 @@ where
     j.shard = :shard
     and j.tenant = :tenant
     and not j.stripped
-    and (:after is null or j.id > :after)
-    and (:before is null or j.id < :before)
+    and j.id > coalesce(:after, '')
+    and j.id < coalesce(:before, 'g')
     and (:states is null or j.state in (select value from json_each(:states)))
     and (:queue is null or j.queue = :queue)
     and (:kind is null or j.kind = :kind)

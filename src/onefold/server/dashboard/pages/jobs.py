@@ -54,10 +54,9 @@ def find_jobs(
     request: PageRequest, filters: Mapping[str, str | None], *, limit: int = PAGE
 ) -> JobPage:
     """A page of the jobs that match all filters."""
-    if job_id := filters.get("id"):
-        job = request.calls.get(job_id)
-        return JobPage(() if job is None else (job,))
-    options: dict[str, Any] = {name: filters.get(name) for name in ("state", "kind", "tag", "text")}
+    options: dict[str, Any] = {
+        name: filters.get(name) for name in ("state", "kind", "tag", "text", "id")
+    }
     if queue := filters.get("queue"):
         options["queue"] = qualified(request.session.tenant, queue)
     return request.calls.find(

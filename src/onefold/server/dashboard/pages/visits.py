@@ -13,7 +13,7 @@ from onefold.server.dashboard.pages.jobs import STATES, find_jobs
 PAGES: Final = PageTable()
 
 JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-SEARCHED: Final = ("key", "kind", "queue", "tag")
+SEARCHED: Final = ("id", "key", "kind", "queue", "tag")
 """Where a search looks for a text, in this order."""
 
 
@@ -44,7 +44,7 @@ def log_out(request: PageRequest) -> Redirect:
 
 @PAGES.get("/search")
 def search(request: PageRequest) -> Redirect:
-    """The page for a text: a job by its id, else jobs by key, kind, queue, tag or state."""
+    """The page for a text: a job by its id, else jobs by first digits, key, kind, queue or tag."""
     text = request.query.get("q", "")
     if JOB_ID.fullmatch(text):
         return Redirect(f"/jobs/{text.lower()}")
