@@ -4,14 +4,16 @@ import base64
 import struct
 import zlib
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from onefold import Onefold
 from tests.dashboard.seed import Seeded, in_thread
+from tests.dashboard.seed_keys import detail, seed_keys
 from tests.dashboard.shop_day import fill_day, save_queues, save_workers
+from tests.fixtures.colours import Store
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LIMIT = 80_000
@@ -67,35 +69,60 @@ def compressed(picture: bytes, page: Page) -> bytes:
     )
 
 
-def fill(onefold: Onefold, seeded: Seeded) -> str:
+Theme: TypeAlias = Literal["light", "dark"]
+
+
+@pytest.fixture
+def day(store: Store, onefold: Onefold, seeded: Seeded) -> str:
     """A day of a shop; returns an API key to log in with."""
+    seed_keys(store)
+    return in_thread(lambda: fill(onefold, seeded))
+
+
+def fill(onefold: Onefold, seeded: Seeded) -> str:
+    """Add the statistics, queues, workers, schedules and API keys of a shop."""
     fill_day(onefold)
     save_queues(onefold)
     save_workers(onefold)
     onefold.delete(seeded.hostile)
+    onefold.schedules.save("close-day", "0 18 * * 1-5", kind="close_day", tz="Europe/Berlin")
+    onefold.schedules.save("sync-stock", "*/15 * * * *", kind="sync_inventory")
+    onefold.schedules.pause("close-day")
+    onefold.api_keys.create("acme", scopes=["publish", "read"], name="Acme's shop", rate="100/s")
+    onefold.api_keys.create(scopes=["work"], name="Worker 7")
     return onefold.api_keys.create(scopes=["admin"], name="Ada").text
+
+
+def paths(theme: Theme, job_id: str) -> dict[str, str]:
+    """The paths of the pages by the names of their pictures."""
+    if theme == "dark":
+        return {"job": f"/jobs/{job_id}", "schedules": "/schedules"}
+    return {
+        "overview": "/?last=24h",
+        "jobs": "/jobs",
+        "queues": "/queues",
+        "queue": "/queues/payments",
+        "key": detail("once", "charge", "o-1042"),
+        "dead": "/dead",
+        "workers": "/workers",
+        "api-keys": "/api-keys",
+    }
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_has_a_picture(
-    onefold: Onefold, seeded: Seeded, url: str, browser: Browser, theme: Literal["light", "dark"]
+    day: str, seeded: Seeded, url: str, browser: Browser, theme: Theme
 ) -> None:
-    key = in_thread(lambda: fill(onefold, seeded))
     visitor = browser.new_context(
         viewport={"width": 1280, "height": 860}, color_scheme=theme, locale="en-GB"
     )
     page, plain = visitor.new_page(), visitor.new_page()
     page.goto(f"{url}/login")
-    page.get_by_label("API key").fill(key)
+    page.get_by_label("API key").fill(day)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url(f"{url}/")
     sizes: dict[str, int] = {}
-    for name, path in (
-        ("overview", "/?last=24h"),
-        ("jobs", "/jobs"),
-        ("job", f"/jobs/{seeded.dead}"),
-        ("queues", "/queues"),
-    ):
+    for name, path in paths(theme, seeded.dead).items():
         page.goto(url + path)
         page.wait_for_selector("html[data-ready]")
         page.wait_for_selector("#live[data-state=live]")
