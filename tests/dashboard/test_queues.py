@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from onefold import Onefold, Queue
 from onefold.model.queue import QueueSettings
 from tests.dashboard.conftest import LogIn
-from tests.dashboard.seed import Seeded, in_thread
+from tests.dashboard.seed import LEASE, Seeded, in_thread
 from tests.dashboard.shop_day import SECRET, save_queues
 from tests.fixtures.colours import Dialect
 
@@ -211,6 +211,28 @@ def test_a_held_queue_says_until_when_and_why_and_the_hold_can_be_ended(
     expect(page.locator(".toast")).to_contain_text("The hold is ended")
     found = queue(onefold, "partners")
     assert (found.held_until, found.failures) == (None, 0)
+
+
+def test_an_endpoint_shows_the_status_of_its_last_push_and_the_job(
+    onefold: Onefold, url: str, page: Page
+) -> None:
+    def push() -> str:
+        onefold.queues.save("shop", QueueSettings(endpoint="https://shop.example/", mode="ack"))
+        for status in (200, 202):
+            onefold.enqueue("notify_shop", {}, queue="shop")
+            (taken,) = onefold.deliveries.take(["shop"], worker="push", lease=LEASE)
+            exchange = f'{{"fence": {taken.fence}, "status": {status}}}'
+            onefold.deliveries.park(taken, ack_timeout=LEASE, exchange=exchange)
+        onefold.enqueue("notify_shop", {}, queue="shop")
+        (last, *_) = onefold.find(state="awaiting", newest_first=True)
+        return last.id
+
+    job_id = in_thread(push)
+    page.goto(f"{url}/queues/shop")
+
+    expect(page.get_by_role("region", name="Endpoint")).to_contain_text("status 202, notify_shop")
+    page.get_by_role("link", name="notify_shop").click()
+    page.wait_for_url(f"{url}/jobs/{job_id}")
 
 
 @pytest.mark.usefixtures("saved")

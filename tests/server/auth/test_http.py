@@ -50,6 +50,34 @@ async def test_wrong_keys_cannot_be_told_apart(api: Api) -> None:
     assert [reply.headers for reply in refused] == [refused[0].headers] * 4
 
 
+async def test_a_key_that_may_read_sees_everything_but_secrets_and_changes_nothing(
+    api: Api,
+) -> None:
+    admin, reader = await made(api, "admin"), await made(api, "read")
+    settings = {"endpoint": "https://shop.example/jobs"}
+    assert (await api("PUT", "/v1/queues/payments", settings, **bearer(admin))).status == 201
+    job = (await api("POST", JOBS, JOB, **bearer(admin))).json["id"]
+
+    seen = [
+        await api("GET", path, **bearer(reader))
+        for path in ("/v1/jobs", f"/v1/jobs/{job}", "/v1/queues", "/v1/queues/payments")
+    ]
+    refused = [
+        await api("GET", "/v1/queues/payments/secret", **bearer(reader)),
+        await api("POST", JOBS, JOB, **bearer(reader)),
+        await api("POST", f"/v1/jobs/{job}/cancel", {}, **bearer(reader)),
+        await api("PUT", "/v1/queues/payments", {}, **bearer(reader)),
+        await api("DELETE", "/v1/queues/payments", **bearer(reader)),
+    ]
+
+    assert [reply.status for reply in seen] == [200] * 4
+    assert not [reply for reply in seen if b"whsec_" in reply.body]
+    assert [reply.problem(403, "forbidden")["scope"] for reply in refused] == [
+        "admin", "publish", "publish", "admin", "admin"
+    ]  # fmt: skip
+    assert [found["state"] for found in seen[0].json["items"]] == ["ready"]
+
+
 async def test_a_key_publishes_and_a_revoked_one_does_not(api: Api) -> None:
     admin, key = await made(api, "admin"), await made(api, "publish")
     assert (await api("PUT", "/v1/queues/payments", {}, **bearer(admin))).status == 201

@@ -19,6 +19,7 @@ const NAMES = [
 
 let stopped = false;
 let waiting = false;
+let polls = false;
 let last = 0;
 
 const keyOf = (node) => node.id || node.dataset?.key || "";
@@ -72,6 +73,7 @@ async function refresh() {
     location.reload(); // the session has ended: the server shows the login
     return;
   }
+  if (response.status >= 500) throw new Error(response.statusText);
   if (!response.ok || stopped) return;
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   showTimes(fresh);
@@ -92,6 +94,7 @@ function schedule() {
       last = Date.now();
       try {
         await refresh();
+        if (polls) state("Live");
       } catch {
         state("Offline");
       }
@@ -108,6 +111,11 @@ function state(text) {
   element.querySelector(".live-text").textContent = text;
 }
 
+function poll() {
+  polls = true;
+  setInterval(schedule, POLL);
+}
+
 export function startLive(source) {
   if (!source || !document.querySelector("[data-refresh]")) return;
   // After a submit, the key of a form must not change: a second click repeats the first.
@@ -117,7 +125,7 @@ export function startLive(source) {
   document.addEventListener("visibilitychange", schedule);
   if (source === "poll") {
     state("Live");
-    setInterval(schedule, POLL);
+    poll();
     return;
   }
   // Charts and workers change without events, too.
@@ -125,7 +133,11 @@ export function startLive(source) {
   if (every) setInterval(schedule, every * 1000);
   const events = new EventSource(source);
   events.onopen = () => state("Live");
-  events.onerror = () => state("Offline");
+  events.onerror = () => {
+    state("Offline");
+    // The browser does not reconnect after 204, nor after an error of a proxy.
+    if (events.readyState === EventSource.CLOSED) poll();
+  };
   events.addEventListener("revoked", () => location.reload());
   for (const name of NAMES) events.addEventListener(name, schedule);
   addEventListener("pagehide", () => events.close());
