@@ -22,7 +22,7 @@ def create(page: Page, url: str, **fields: str) -> None:
     scope = fields.pop("scope", "read")
     page.locator(f'input[name="scope"][value="{scope}"]').check()
     for name, value in fields.items():
-        page.locator(f'input[name="{name}"]').fill(value)
+        page.locator(f'main input[name="{name}"]').fill(value)
 
 
 @pytest.mark.parametrize("dialect", BOTH)

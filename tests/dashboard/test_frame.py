@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 import onefold.server.dashboard
 from onefold.server.dashboard.navigation import NAVIGATION
 from onefold.server.dashboard.rendering import STATIC
+from tests.dashboard.conftest import LogIn
 from tests.dashboard.seed import HOSTILE, Seeded
 
 LIMIT = 200_000
@@ -136,6 +137,67 @@ def test_every_response_has_the_security_headers(url: str) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
     assert headers["referrer-policy"] == "same-origin"
+
+
+UNNAMED = """
+() => {
+  const visible = (element) => element.checkVisibility();
+  const nameOf = (element) => [
+    element.ariaLabel ?? "",
+    ...[...(element.labels ?? [])].map((label) => label.textContent),
+    element.matches("a, button, summary") ? element.textContent : "",
+  ].join("").trim();
+  const count = (selector) => [...document.querySelectorAll(selector)].filter(visible).length;
+  const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+  const wrong = [...document.querySelectorAll("a, button, summary, input, select, textarea")]
+    .filter((element) => visible(element) && !nameOf(element)).map((element) => element.outerHTML);
+  for (const [selector, wanted] of [["h1", 1], ["main", 1], ["img:not([alt])", 0]])
+    if (count(selector) !== wanted) wrong.push(`${count(selector)} ${selector}`);
+  if (document.documentElement.lang !== "en") wrong.push("lang");
+  if (!/^\\S.* · Onefold$/.test(document.title)) wrong.push(`title ${document.title}`);
+  if (new Set(ids).size !== ids.length) wrong.push("ids repeat");
+  return wrong;
+}
+"""
+"""What a screen reader cannot tell apart, and what it looks for in vain."""
+
+
+def test_every_page_has_a_title_one_heading_and_names_for_all_that_can_be_used(
+    seeded: Seeded, url: str, page: Page, log_in: LogIn
+) -> None:
+    wrong: dict[str, list[str]] = {}
+    errors: list[str] = []
+    page.on("console", lambda got: errors.append(got.text) if got.type == "error" else None)
+    page.goto(f"{url}/login")
+    wrong["/login"] = page.evaluate(UNNAMED)
+    log_in()
+    for path in pages(seeded):
+        response = page.goto(url + path)
+        assert response is not None
+        if response.status >= 400:
+            errors.clear()  # The browser reports the status.
+        if "text/html" in response.headers["content-type"]:
+            wrong[path] = page.evaluate(UNNAMED)
+
+    assert {path: found for path, found in wrong.items() if found} == {}
+    assert errors == []
+
+
+def test_the_focus_is_visible_on_all_that_can_be_used(url: str, page: Page) -> None:
+    page.goto(f"{url}/queues")
+    page.wait_for_selector("html[data-ready]")
+    hidden: list[str] = []
+    for _ in range(page.locator("a, button, input, summary").count()):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            "[document.activeElement.outerHTML, getComputedStyle(document.activeElement).outline]"
+        )
+        if "solid 2px" not in focused[1]:
+            hidden.append(focused[0])
+        if "<body" in focused[0]:
+            break
+
+    assert [found for found in hidden if "<body" not in found] == []
 
 
 def test_pages_fit_a_phone(seeded: Seeded, url: str, browser: Browser) -> None:

@@ -223,3 +223,52 @@ def test_a_tenant_sees_only_its_own_jobs(
     response = page.goto(f"{url}/jobs/{seeded.ready}")
     assert response is not None
     assert response.status == 404
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_the_operator_sees_and_changes_what_a_chosen_tenant_has(
+    onefold: Onefold, seeded: Seeded, url: str, log_in: LogIn, page: Page
+) -> None:
+    theirs = onefold.tenant("acme").enqueue("theirs", {"n": 1}, queue="{acme}mail").id
+    log_in("admin")
+
+    page.get_by_text("Show a tenant").click()
+    page.get_by_label("Tenant", exact=True).fill("acme")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.get_by_role("form", name="Tenant")).to_contain_text("the tenant acme")
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator(f'[data-key="{theirs}"] a').click()
+    page.get_by_role("button", name="Cancel").dblclick()
+    expect(page.locator(".toast")).to_contain_text("The job is cancelled.")
+
+    page.get_by_role("button", name="Back to the operator").click()
+    page.wait_for_url(f"{url}/")
+    page.goto(f"{url}/jobs")
+    expect(page.locator(f'[data-key="{seeded.ready}"]')).to_be_visible()
+    assert page.locator(f'[data-key="{theirs}"]').count() == 0
+
+
+def test_a_form_of_one_tenants_page_does_nothing_at_another(
+    onefold: Onefold, seeded: Seeded, url: str
+) -> None:
+    cookie = logged_in(url, onefold, "admin").cookie
+    shown = Answer(url, "GET", f"/jobs/{seeded.ready}", cookie=cookie)
+    form = urlencode({"onefold_key": shown.key, "back": "/jobs"})
+
+    path = f"/jobs/{seeded.ready}/cancel"
+    elsewhere = Answer(url, "POST", path, form, cookie=f"{cookie}; onefold_tenant=acme")
+    here = Answer(url, "POST", path, form, cookie=cookie)
+
+    assert (elsewhere.status, here.status) == (400, 303)
+
+
+def test_a_tenants_key_cannot_choose_another_tenant(onefold: Onefold, url: str) -> None:
+    onefold.tenant("other").enqueue("theirs", {})
+    cookie = logged_in(url, onefold, "admin", tenant="acme").cookie
+
+    answer = Answer(url, "GET", "/jobs", cookie=f"{cookie}; onefold_tenant=other")
+
+    assert "theirs" not in answer.text
+    assert "tenant acme" in answer.text
+    assert Answer(url, "POST", "/tenant", "tenant=No+Name", cookie=cookie).status == 400

@@ -18,7 +18,14 @@ from onefold.errors import DatabaseError, InvalidInput, JobNotFound, OnefoldErro
 from onefold.server.dashboard.navigation import NAVIGATION, PAGES
 from onefold.server.dashboard.page import FRAGMENT, Page, PageFinder, PageRequest, Redirect
 from onefold.server.dashboard.rendering import STATIC, environment
-from onefold.server.dashboard.sessions import DashboardSession, Sessions, cookie_of, set_cookie
+from onefold.server.dashboard.sessions import (
+    TENANT,
+    DashboardSession,
+    Sessions,
+    at_tenant,
+    cookie_of,
+    set_cookie,
+)
 from onefold.web.forms.form import Form
 from onefold.web.forms.form_keys import FormKeys
 from onefold.web.forms.no_store import open_page
@@ -135,6 +142,7 @@ class Dashboard:
             route = self._route(found, incoming)
             _check_origin(incoming)
             is_new = False
+            session = session and at_tenant(session, incoming)
             if session is None and route.needs != "nothing":
                 session = self.sessions.find(incoming)
                 if session is None:
@@ -192,7 +200,7 @@ class Dashboard:
             self._keyed_route,
             incoming.http,
             digested(incoming.body),
-            principal=session.id,
+            principal=session.holder,
             tenant=session.tenant,
         )
         stored = exchange.run(exchange.begin())
@@ -224,9 +232,11 @@ class Dashboard:
             mark = "&" if "?" in location else "?"
             location += mark + urlencode({"notice": notice})
         response = HttpResponse(303, (("location", location), _NO_STORE))
-        if result.cookie is None:
-            return response
-        return response.adding("set-cookie", set_cookie(result.cookie, incoming))
+        if result.tenant is not None:
+            response = response.adding("set-cookie", set_cookie(result.tenant, incoming, TENANT))
+        if result.cookie is not None:
+            response = response.adding("set-cookie", set_cookie(result.cookie, incoming))
+        return response
 
     def _page(
         self, page: Page, incoming: Incoming, session: DashboardSession | None
@@ -252,7 +262,7 @@ class Dashboard:
 
     def _form_key(self, session: DashboardSession | None) -> Markup:
         assert session is not None, "a page without a session has no actions"
-        return self._keys.hidden_field(FORM, session.id)
+        return self._keys.hidden_field(FORM, session.holder)
 
     def _notice(self, request: PageRequest | None) -> tuple[bool, str] | None:
         """Whether the last action failed, and its notice. Signed: others cannot make one up."""

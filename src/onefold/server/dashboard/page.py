@@ -136,6 +136,8 @@ class Redirect(msgspec.Struct, frozen=True):
     """True if the notice is about something that was not done."""
     cookie: str | None = None
     """The value of the session's cookie; empty to delete it."""
+    tenant: str | None = None
+    """The tenant that the operator looks at from now on; empty for none."""
 
 
 View: TypeAlias = Callable[[PageRequest], Page | Redirect]

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from itsdangerous import BadSignature
+from msgspec.structs import replace
 
 from onefold.errors import InvalidInput
+from onefold.model import checks
 from onefold.server.auth import check_local
 from onefold.web.forms.form_keys import ClockSigner
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 Role: TypeAlias = Literal["admin", "read"]
 
 COOKIE: Final = "onefold_session"
+TENANT: Final = "onefold_tenant"
+"""The cookie with the tenant that the operator has chosen. It gives no rights."""
 MAX_AGE: Final = timedelta(hours=12)
 ANONYMOUS: Final = "-"
 """In the place of a key's id."""
@@ -36,9 +40,8 @@ class DashboardSession(msgspec.Struct, frozen=True, kw_only=True):
     """A visitor of the dashboard."""
 
     id: str
-    """Form keys are bound to it."""
     tenant: str
-    """The tenant whose jobs and keys are shown; empty for the operator."""
+    """The tenant whose jobs and keys are shown; empty for those of the operator."""
     role: Role
     name: str
     """The name of the visitor's API key, for people."""
@@ -46,6 +49,13 @@ class DashboardSession(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the API key."""
     own: bool = True
     """True if the dashboard itself has the login, so that a logout is possible."""
+    is_operator: bool = False
+    """True if its key has no tenant: it may look at any."""
+
+    @property
+    def holder(self) -> str:
+        """Form keys are bound to it: a form of one tenant's page does not act on another."""
+        return f"{self.id} {self.tenant}"
 
     @property
     def is_anonymous(self) -> bool:
@@ -77,12 +87,14 @@ class Sessions:
         """
         session_id, key_id = self._read(cookie_of(incoming))
         if key_id not in {"", ANONYMOUS}:
-            return self.of_key(key_id, session_id)
+            found = self.of_key(key_id, session_id)
+            return found and at_tenant(found, incoming)
         if not self._anonymous or self._onefold.api_keys.exist():
             return None
         check_local(incoming.headers, incoming.client)
         session_id = session_id or secrets.token_urlsafe(16)
-        return DashboardSession(id=session_id, tenant="", role="admin", name="this machine")
+        session = DashboardSession(id=session_id, tenant="", role="admin", name="this machine")
+        return at_tenant(session, incoming)
 
     def is_valid(self, session: DashboardSession) -> bool:
         """Whether a session that was found before is still accepted."""
@@ -126,21 +138,32 @@ def session_of(key: ApiKey, session_id: str) -> DashboardSession | None:
     return DashboardSession(id=session_id, tenant=key.tenant, role=role, name=name, key=key.id)
 
 
-def cookie_of(incoming: Incoming) -> str:
-    """The value of the session's cookie; empty if there is none."""
+def at_tenant(session: DashboardSession, incoming: Incoming) -> DashboardSession:
+    """The session at the tenant that the operator has chosen; others stay at their own."""
+    if session.tenant:
+        return session
+    try:
+        chosen = checks.tenant(cookie_of(incoming, TENANT), "tenant")
+    except InvalidInput:
+        chosen = ""
+    return replace(session, tenant=chosen, is_operator=True)
+
+
+def cookie_of(incoming: Incoming, name: str = COOKIE) -> str:
+    """The value of a cookie; empty if there is none."""
     cookies = SimpleCookie()
     for header in incoming.http.values("cookie"):
         try:
             cookies.load(header)
         except CookieError:
             continue
-    found = cookies.get(COOKIE)
+    found = cookies.get(name)
     return "" if found is None else found.value
 
 
-def set_cookie(value: str, incoming: Incoming) -> str:
-    """The header that stores the cookie; an empty value deletes it."""
+def set_cookie(value: str, incoming: Incoming, name: str = COOKIE) -> str:
+    """The header that stores a cookie; an empty value deletes it."""
     age = int(MAX_AGE.total_seconds()) if value else 0
     secure = "; Secure" if incoming.secure else ""
     path = f"{incoming.root}/"
-    return f"{COOKIE}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Lax{secure}"
+    return f"{name}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Lax{secure}"

@@ -1,4 +1,4 @@
-"""Log in and out, and the search."""
+"""Log in and out, choose a tenant, and the search."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from onefold.errors import InvalidInput
+from onefold.model import checks
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 from onefold.server.dashboard.pages.jobs import STATES, find_jobs
 
@@ -39,7 +40,15 @@ def log_in(request: PageRequest) -> Page | Redirect:
 def log_out(request: PageRequest) -> Redirect:
     """End the session of this browser."""
     del request
-    return Redirect("/login", cookie="")
+    return Redirect("/login", cookie="", tenant="")
+
+
+# Without a form key, as the login: it only chooses what the operator sees.
+@PAGES.action("/tenant", needs="nothing")
+def choose_tenant(request: PageRequest) -> Redirect:
+    """Show the operator the pages of a tenant, or again its own."""
+    tenant = request.form.get("tenant", "").strip()
+    return Redirect("/", tenant=tenant and checks.tenant(tenant, "tenant"))
 
 
 @PAGES.get("/search")
