@@ -515,7 +515,7 @@ class SchemaOutdated(DatabaseError):
         if schema != "onefold":
             command += f" --schema {schema}"
         super().__init__(
-            f"The database {state} and this version needs {needed}."
+            f"The database {state} and this version needs schema {needed}."
             f" Run `{command}` and start again.",
             found=found,
             needed=needed,

@@ -86,7 +86,7 @@ def test_migrate_makes_the_database_that_the_others_look_at(
 
     write_app(tmp_path, Place(f"sqlite:///{tmp_path}/app.db"))
     of_app = onefold_command("migrate", ONEFOLD_APP="shop:onefold")
-    assert "app.db') is now up to date" in of_app.stdout, of_app.stderr
+    assert "app.db is now up to date" in of_app.stdout, of_app.stderr
     refused = onefold_command("migrate", "--sql", ONEFOLD_APP="shop:onefold")
     assert refused.returncode == 2
     assert "needs --database" in refused.stderr

@@ -3,10 +3,11 @@
 import json
 import shlex
 import time
+from itertools import pairwise
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from onefold import Onefold
 from onefold.model.statistics import MINUTE, Tally
@@ -202,14 +203,28 @@ def test_an_empty_overview_has_examples_that_work(onefold: Onefold, url: str, pa
         with urlopen(request) as response:
             assert response.status == 201
             assert json.load(response)
-    lines = python.splitlines()
-    assert lines[0] == "from onefold import Onefold"
-    scope = {"onefold": onefold}
-    in_thread(lambda: exec(lines[-1], scope))
+    in_thread(lambda: exec(f"{python}\nonefold.close()", {}))
 
     (job,) = in_thread(lambda: onefold.find(queue="email").jobs)
     assert job.unique_key == "welcome:42"
     expect(card(page, "Backlog").locator(".figure")).not_to_have_text("0")
+
+
+def test_the_times_below_a_narrow_chart_do_not_overlap(
+    seeded: Seeded, url: str, browser: Browser
+) -> None:
+    visitor = browser.new_context(viewport={"width": 1100, "height": 800}, locale="en-US")
+    page = visitor.new_page()
+    page.goto(url)
+    page.wait_for_selector("html[data-ready]")
+    labels = page.locator("#chart-latency .chart > .chart-label[y='148']").filter(visible=True)
+    boxes: list[tuple[float, float]] = labels.evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"
+    )
+    visitor.close()
+
+    assert len(boxes) == 3
+    assert all(one[1] < other[0] for one, other in pairwise(boxes))
 
 
 def test_a_worker_that_completes_a_job_is_in_the_throughput(

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from onefold import Onefold
+from onefold.model.queue import QueueSettings
 from tests.dashboard.conftest import LogIn
 from tests.dashboard.seed import Seeded, in_thread
 from tests.dashboard.shop_day import save_workers
@@ -88,3 +89,27 @@ def test_only_the_operator_sees_workers(
     assert response is not None
     assert response.status == 403
     assert "web-1" not in page.content()
+
+
+@pytest.mark.parametrize("dialect", BOTH)
+def test_a_due_job_that_no_worker_takes_says_so_on_its_page_and_on_that_of_its_queue(
+    onefold: Onefold, url: str, page: Page
+) -> None:
+    def made() -> str:
+        onefold.queues.save("payments", QueueSettings())
+        return onefold.enqueue("charge", queue="payments").id
+
+    job = in_thread(made)
+    missing = page.get_by_text("No worker that is alive takes")
+
+    page.goto(f"{url}/jobs/{job}")
+    expect(missing).to_contain_text("onefold worker MODULE:APP")
+    page.goto(f"{url}/queues/payments")
+    expect(missing).to_contain_text("onefold worker MODULE:APP")
+
+    in_thread(lambda: save_workers(onefold))
+    page.reload()
+    expect(page.get_by_text("workers take its jobs")).to_be_visible()
+    expect(missing).to_have_count(0)
+    page.goto(f"{url}/jobs/{job}")
+    expect(page.get_by_text("A worker that knows its kind takes it")).to_be_visible()

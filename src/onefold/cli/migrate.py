@@ -49,7 +49,8 @@ def migrate(
         applied = onefold.migrate()
         for migration in applied:
             typer.echo(f"Applied {migration.number:04} {migration.name}.")
-        typer.echo(f"{onefold!r} is {'now ' if applied else ''}up to date.")
+        label = onefold.context.database.label
+        typer.echo(f"{label} is {'now ' if applied else ''}up to date.")
 
 
 def _text(url: str, schema: str, shards: int | None) -> str:

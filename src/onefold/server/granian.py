@@ -91,10 +91,10 @@ async def prepare(options: ServeOptions) -> list[str]:
                     f" ({create} --scope admin), or serve on loopback (--host 127.0.0.1)."
                 )
             lines.append("No API keys: every process on this machine has all rights. Create one:")
-            lines.append(f"  {create} --tenant acme --scope publish")
-        url = options.url
-        lines.append(f"Onefold serves {database} at {url}. The reference: {url}/v1/docs")
-        lines.append(f"The dashboard: {url}/")
+            lines.append(f"  {create} --scope admin")
+        lines.append(f"Onefold serves {database} at {options.url}")
+        lines.append(f"The API reference: {options.url}/v1/docs")
+        lines.append(f"The dashboard: {options.url}/")
     return lines
 
 

@@ -93,7 +93,7 @@ def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) 
 
     with place.open() as onefold:
         (key,) = onefold.api_keys.find()
-    assert (key.tenant, key.id in run.stdout) == ("acme", True)
+    assert (set(key.scopes), key.id in run.stdout) == ({"admin"}, True)
 
 
 def test_cleartext_http_2_is_spoken_on_the_same_port(sqlite_place: Place, serve: Serve) -> None:

@@ -12,6 +12,7 @@ from onefold.model.ids import parse_id
 from onefold.model.job import JobPage, JobState
 from onefold.operations.jobs import SCANNED
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
+from onefold.server.dashboard.pages.workers import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +81,7 @@ def show_job(request: PageRequest) -> Page:
         "attempts": request.calls.deliveries.attempts(job_id)[::-1],
         "steps": request.calls.deliveries.steps(job_id),
         "duplicates": request.calls.keys.duplicates(job_id),
+        "is_served": job.state != "ready" or is_served(request, job.queue),
         "can_cancel": job.state in CANCELLABLE,
         "can_replay": job.state in REPLAYABLE,
         "can_run_now": job.state in WAITING,

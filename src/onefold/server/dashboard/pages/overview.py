@@ -75,6 +75,8 @@ def show_overview(request: PageRequest) -> Page:
         "is_operator": not tenant,
         "is_empty": is_empty,
         "address": _address(request),
+        # A tenant has no access to the database of the operator.
+        "database": "sqlite:///jobs.db" if tenant else request.onefold.context.database.label,
     }
     return Page("overview.html", values)
 

@@ -15,9 +15,10 @@ from onefold.model.limit import Limit
 from onefold.model.queue import MODES, FailingCounts, Queue, QueueCounts, QueueSettings
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
+from onefold.server.dashboard.pages.workers import is_served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from onefold.app.queues import Queues
     from onefold.model.job import Job
@@ -86,9 +87,7 @@ def list_queues(request: PageRequest) -> Page:
 def show_queue(request: PageRequest) -> Page:
     """One queue: numbers, endpoint, limits, settings."""
     queue = _found(request)
-    view = _view(request, queue, request.calls.queues.count_failing())
-    values = {"view": view, "last_push": _last_push(request, queue), "limits": _limits_of(queue)}
-    return Page("queue.html", values | {"problems": {}})
+    return _page(request, queue, _limits_of(queue), {})
 
 
 @PAGES.get("/new-queue", needs="admin")
@@ -169,9 +168,7 @@ def set_limits(request: PageRequest) -> Page | Redirect:
     problems = _problems(request, save)
     if not problems:
         return _done(request, "The limits are set.")
-    view = _view(request, queue, request.calls.queues.count_failing())
-    values = {"view": view, "last_push": _last_push(request, queue), "limits": request.form}
-    return Page("queue.html", values | {"problems": problems}, 422)
+    return _page(request, queue, request.form, problems, status=422)
 
 
 @PAGES.action("/queues/{name}/clear-limits")
@@ -242,6 +239,25 @@ def _view(request: PageRequest, queue: Queue, failing: dict[str, FailingCounts])
     # A tenant can only pause queues that are saved.
     can_pause = not tenant or queue.created_at is not None
     return QueueView(shown(tenant, queue.full_name), queue, numbers, can_pause)
+
+
+def _page(
+    request: PageRequest,
+    queue: Queue,
+    limits: Mapping[str, str],
+    problems: dict[str, str],
+    *,
+    status: int = 200,
+) -> Page:
+    view = _view(request, queue, request.calls.queues.count_failing())
+    values = {
+        "view": view,
+        "is_served": is_served(request, queue.full_name),
+        "last_push": _last_push(request, queue),
+        "limits": limits,
+        "problems": problems,
+    }
+    return Page("queue.html", values, status)
 
 
 def _last_push(request: PageRequest, queue: Queue) -> Job | None:

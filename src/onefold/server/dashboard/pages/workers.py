@@ -16,6 +16,11 @@ RUNNING: Final = 200
 """Running jobs that are listed, at most."""
 
 
+def is_served(request: PageRequest, queue: str) -> bool:
+    """True if a worker that is alive takes jobs of this queue; `queue` is its full name."""
+    return any(one.alive and queue in one.queues for one in request.onefold.workers.find())
+
+
 @PAGES.get("/workers")
 def list_workers(request: PageRequest) -> Page:
     """All workers, with the jobs that they run."""
