@@ -102,8 +102,11 @@ $(VENV)/.uv: $(firstword $(MAKEFILE_LIST))
 	$(BIN)/python -m pip install --quiet '$(UV)'
 	@touch $@
 
+# Beside it, an environment with what the extra server needs alone: a test installs the wheel there.
 $(VENV)/.dev: $(VENV)/.uv pyproject.toml uv.lock
 	$(SYNC) --all-extras
+	@UV_PROJECT_ENVIRONMENT=$(VENV)/server-only $(BIN)/uv sync --quiet --frozen --python $(BIN)/python \
+		--no-default-groups --extra server --no-install-project
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.uv pyproject.toml uv.lock
