@@ -47,6 +47,12 @@ def service_commands() -> Iterator[tuple[str, list[str]]]:
         yield name_of(DEPLOY), yaml.safe_load(line)
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eager option such as --install-completion runs while it is parsed."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 @pytest.mark.parametrize(("page", "command"), [*shell_commands(), *service_commands()], ids=str)
 def test_every_command_that_is_shown_is_accepted(page: str, command: list[str]) -> None:
     """The parser of the command line reads it; nothing is run."""
