@@ -132,3 +132,15 @@ def test_every_page_has_a_picture(
     visitor.close()
 
     assert {name: size for name, size in sizes.items() if size > LIMIT} == {}
+
+
+def test_the_reference_page_has_a_picture(url: str, browser: Browser) -> None:
+    visitor = browser.new_context(viewport={"width": 1280, "height": 860})
+    page, plain = visitor.new_page(), visitor.new_page()
+    page.goto(f"{url}/v1/docs")
+    page.get_by_role("heading", name="Queues").wait_for()
+    file = IMAGES / "dashboard-reference-light.png"
+    file.write_bytes(compressed(page.screenshot(animations="disabled"), plain))
+    visitor.close()
+
+    assert file.stat().st_size <= LIMIT

@@ -120,10 +120,6 @@ document.addEventListener("submit", (event) => {
   event.target.dataset.once = "sent";
 });
 
-// On a phone, the list of pages is wider than the screen. scrollIntoView would move the first tab.
-const pages = document.querySelector(".sidebar nav");
-const open = pages?.querySelector("[aria-current]");
-if (open) pages.scrollLeft = open.offsetLeft - (pages.clientWidth - open.offsetWidth) / 2;
 byId("theme")?.addEventListener("click", toggleTheme);
 byId("help-button")?.addEventListener("click", shortcuts["?"]);
 document.querySelectorAll(".toast").forEach(fade);
