@@ -51,7 +51,8 @@ def test_keys_are_listed_by_tenant(operate: Operate, place: Place) -> None:
 
     assert found["id"] == one.key.id
     assert "[bold]\\x1b" in shown
-    assert operate("apikeys", "list", "--tenant", "none").stdout == "There are no API keys.\n"
+    none = operate("apikeys", "list", "--tenant", "none").stdout
+    assert none == "There are no API keys. Create one: onefold apikeys create --scope admin\n"
 
 
 def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place) -> None:

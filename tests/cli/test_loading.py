@@ -46,7 +46,7 @@ def test_an_application_is_found_in_the_present_folder(target: str) -> None:
         ("loaded_shop.nowhere:onefold", "no module 'loaded_shop.nowhere'"),
         ("loaded_shop:nothing", "the module 'loaded_shop' has no 'nothing'"),
         ("loaded_shop:parts.nothing", "has no 'nothing'"),
-        ("loaded_shop:parts", "must be an Onefold object, got a Parts"),
+        ("loaded_shop:parts", "must be an Onefold object, but is of type Parts"),
     ],
 )
 def test_what_is_not_there_is_named(target: str, said: str) -> None:

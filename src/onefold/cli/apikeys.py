@@ -75,7 +75,7 @@ def list_keys(cli: CliContext) -> None:
         [_value(key) for key in found],
         COLUMNS,
         [_row(key) for key in found],
-        none="There are no API keys.",
+        none="There are no API keys. Create one: onefold apikeys create --scope admin",
     )
 
 

@@ -33,7 +33,7 @@ def load_app(target: str) -> Onefold:
             raise InvalidInput("app", f"{target!r}: {_name(found)} has no {part!r}") from None
     if not isinstance(found, Onefold):
         raise InvalidInput(
-            "app", f"{target!r} must be an Onefold object, got a {type(found).__name__}"
+            "app", f"{target!r} must be an Onefold object, but is of type {type(found).__name__}"
         )
     return found
 
@@ -48,7 +48,9 @@ def _import(name: str, target: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _failed(name, error) from error
         raise InvalidInput(
-            "app", f"{target!r}: no module {error.name!r} in this directory or installed"
+            "app",
+            f"{target!r}: no module {error.name!r} is in this directory or installed. Run the"
+            " command in the directory of the module",
         ) from None
     except Exception as error:
         raise _failed(name, error) from error

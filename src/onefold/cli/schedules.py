@@ -34,7 +34,7 @@ def list_schedules(cli: CliContext) -> None:
         [struct_value(schedule) for schedule in found],
         COLUMNS,
         [_row(schedule) for schedule in found],
-        none="There are no schedules.",
+        none='There are no schedules. Declare one in your code: @onefold.cron("0 3 * * *")',
     )
 
 

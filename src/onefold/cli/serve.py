@@ -98,11 +98,11 @@ def serve(
         str, _option("LOG_LEVEL", "LEVEL", "debug, info, warning or error")
     ] = "info",
 ) -> None:
-    """Serve the HTTP API until a signal. Times are like 30s, 5m, 250ms.
+    """Serve the dashboard and the HTTP API until a signal. Times are like 30s, 5m, 250ms.
 
     Options that are not given are read from the environment (ONEFOLD_SERVE_PORT), then from
-    [serve] of onefold.toml or [tool.onefold.serve] of pyproject.toml. The API reference is at
-    /v1/docs.
+    [serve] of onefold.toml or [tool.onefold.serve] of pyproject.toml. The dashboard is at /, the
+    API reference at /v1/docs.
     """
     try:
         from onefold.server import granian
