@@ -1,10 +1,13 @@
-"""Where an optional part is missing, the error names the `pip install`."""
+"""An extra is enough for its part; where a part is missing, the error names the `pip install`."""
 
 import os
 import subprocess
 import sys
+from importlib.metadata import packages_distributions, requires
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PARTS = [
     ("onefold.web.fastapi", "fastapi", "onefold[fastapi]"),
@@ -47,3 +50,65 @@ def test_a_missing_part_names_the_command_that_installs_it(
     )
     assert f"pip install '{package}'" in done.stdout, done.stdout + done.stderr
     assert blocked in done.stdout
+
+
+MODULES = {
+    "": "onefold",
+    "postgres": "onefold.databases.postgres.database",
+    "cli": "onefold.cli.commands",
+    "top": "onefold.cli.top_screen",
+    "testing": "onefold.testing.plugin",
+    "opentelemetry": "onefold.telemetry.opentelemetry",
+    "prometheus": "onefold.telemetry.prometheus",
+    "http": "onefold.web.asgi",
+    "starlette": "onefold.web.starlette",
+    "fastapi": "onefold.web.fastapi",
+    "flask": "onefold.web.flask",
+    "django": "onefold.django",
+    "webhooks": "onefold.web.webhooks.ed25519",
+    "server": "onefold.server.granian",
+    "client": "onefold.client",
+}
+
+ALONE = """
+import importlib, sys
+module, *blocked = sys.argv[1:]
+sys.modules.update(dict.fromkeys(set(blocked) - sys.modules.keys()))
+importlib.import_module(module)
+"""
+
+
+def needed(name: str, extra: str, found: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The distributions that a distribution with an extra needs, with their own extras."""
+    if (name, extra) not in found:
+        found.add((name, extra))
+        for requirement in map(Requirement, requires(name) or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                for wanted in requirement.extras | {""}:
+                    needed(canonicalize_name(requirement.name), wanted, found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def packages() -> dict[str, set[str]]:
+    """The distributions of each importable name: hundreds of files are read for it."""
+    found = packages_distributions()
+    return {top: set(map(canonicalize_name, names)) for top, names in found.items()}
+
+
+@pytest.mark.parametrize(("extra", "module"), MODULES.items())
+def test_an_extra_alone_is_enough_for_its_part(
+    extra: str, module: str, packages: dict[str, set[str]]
+) -> None:
+    installed = {name for name, _ in needed("onefold", "", set()) | needed("onefold", extra, set())}
+    blocked = [top for top, names in packages.items() if names.isdisjoint(installed)]
+
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, module, *blocked],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )
+
+    assert done.returncode == 0, done.stderr
