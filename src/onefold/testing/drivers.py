@@ -28,6 +28,7 @@ from onefold.testing.points import (
     close_cursors,
     current,
     inside,
+    is_unreported,
     place_of,
     seen,
 )
@@ -116,6 +117,9 @@ def _sqlite_connect(connect: Callable[..., Any]) -> Callable[..., Any]:
             options["check_same_thread"] = False  # the check ends its transaction
         connection = connect(*args, factory=_traced(_TracedConnection, factory), **options)
         connection.is_of_onefold = is_of_onefold
+        if not is_of_onefold:
+            with suppress(sqlite3.Error):  # no power cut is simulated
+                sqlite3.Connection.execute(connection, "pragma synchronous = off")
         return connection
 
     return wrapper
@@ -129,7 +133,7 @@ def refuse_unseen_connections() -> Generator[None]:
     """
     before = [
         (each, changes)
-        for each in gc.get_objects()
+        for each in gc.get_referrers(sqlite3.Connection)  # an object refers to its class
         if type(each) is sqlite3.Connection and (changes := _changes(each)) is not None
     ]
     seen.clear()
@@ -152,17 +156,20 @@ def _changes(connection: sqlite3.Connection) -> int | None:
 class _Statements:
     """The methods of connections and cursors of sqlite3 that are reported."""
 
-    def execute(self, sql: str, *args: Any) -> Any:
-        return self._report(sql, partial(_of(super()).execute, sql, *args))
+    def execute(self, *args: Any) -> Any:
+        return self._report(_of(super()).execute, args)
 
-    def executemany(self, sql: str, *args: Any) -> Any:
-        return self._report(sql, partial(_of(super()).executemany, sql, *args))
+    def executemany(self, *args: Any) -> Any:
+        return self._report(_of(super()).executemany, args)
 
-    def executescript(self, sql: str) -> Any:
-        return self._report(sql, partial(_of(super()).executescript, sql))
+    def executescript(self, *args: Any) -> Any:
+        return self._report(_of(super()).executescript, args)
 
-    def _report(self, sql: str, call: Callable[[], Any]) -> Any:
-        return StatementPassage(sql, getattr(self, "connection", self)).run(call)
+    def _report(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        if is_unreported():
+            return call(*args)
+        passage = StatementPassage(args[0], getattr(self, "connection", self))
+        return passage.run(partial(call, *args))
 
 
 def _of(parent: Any) -> Any:

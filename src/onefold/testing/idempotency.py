@@ -13,10 +13,12 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
+from functools import cached_property
 from inspect import isawaitable, iscoroutinefunction, unwrap
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from onefold.app.onefold import Tenant
+from onefold.databases.sqlite.database import SqliteDatabase
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.jobs.job_function import DeclaredJob, JobCall
 from onefold.model import checks
@@ -51,10 +53,8 @@ if TYPE_CHECKING:
 
 DELIVERIES: Final = 6
 """Deliveries after which work that does not end counts as failed."""
-LOCKED: Final = 0.05
-"""Seconds without progress after which a second delivery may be waiting for a lock."""
 STUCK: Final = 0.5
-"""Seconds without progress after which it counts as waiting for the first one."""
+"""Seconds without progress after which a delivery counts as waiting for another one."""
 ATTEMPTS: Final = 100
 """More than a check needs: a job must not be buried for its simulated crashes."""
 CLIENT_ERROR: Final = 400
@@ -96,12 +96,11 @@ class _Check:
         self._following = range(1, 1 + len(followed_by))
         self._most = options.get("max_crash_points", 200)
         self._random = random.Random(options.get("seed", 0))
-        self._loop = loop
+        self._loop_of_test = loop
+        self._loops = ExitStack()
         self._connect = options.get("connect")
         self._home = _home(handler, caller)
         self._is_stopped = False
-        self._known: set[str] = set()
-        """The columns of all tables."""
         self._awaited: Future[Any] | None = None
         self.deliveries = 0
         self.response: RouteResponse | None = None
@@ -121,8 +120,13 @@ class _Check:
                 "The check needs the database of the handler: give database=URL, or onefold=."
             )
         self.url: str = url
+        # A frozen process that keeps a SQLite file locked keeps others from taking its job.
+        self._takes_by_writing = (
+            isinstance(self.subject, JobSubject)
+            and self.onefold is not None
+            and self.onefold.context.database.url == url
+        )
         schema = "onefold" if self.onefold is None else self.onefold.context.database.sql.schema
-        self._before: Snapshots = snapshots(url, schema)
         self._snapshots: Snapshots = snapshots(url, schema)
 
     def _subject(self, handler: Any, args: tuple[Any, ...], followed_by: Sequence[Any]) -> Subject:
@@ -180,12 +184,14 @@ class _Check:
     def _await(
         self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None = None
     ) -> Any:
-        chosen = loop or self._loop
-        assert chosen is not None
-        awaited = self._awaited = asyncio.run_coroutine_threadsafe(work, chosen)
+        awaited = self._awaited = asyncio.run_coroutine_threadsafe(work, loop or self._loop)
         if self._is_stopped:  # meanwhile
             awaited.cancel()
         return awaited.result()
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop_of_test or self._loops.enter_context(_event_loop())
 
     def stop(self) -> None:
         """End the check before the next delivery, and an async handler that runs now."""
@@ -204,20 +210,20 @@ class _Check:
     def _check(self) -> Coverage:
         started = time.perf_counter()
         began = self._clock.base()
-        self._before.store()
         with ExitStack() as stack:
-            stack.callback(self._restore, self._before)  # without the jobs of the check
-            self.subject.prepare()
-            self._snapshots.store()
-            if self._loop is None:
-                self._loop = stack.enter_context(_event_loop())
-            patch_imported = stack.enter_context(traced())
             stack.callback(self._snapshots.close)
+            stack.callback(self._restore, self._snapshots.store())  # without the jobs of the check
+            stack.enter_context(self._loops)
+            patch_imported = stack.enter_context(traced())
             if self.onefold is not None:
                 context = self.onefold.context
                 stack.enter_context(context.override(context.database.url, self._clock))
+                if isinstance(context.database, SqliteDatabase):
+                    context.database.synchronous = "off"  # no power cut is simulated
                 # Put back by the end of the override.
                 context.runtime.store = TracedStore(context.database)
+            self.subject.prepare()
+            self._start = self._snapshots.store()
             return self._run(started, began, patch_imported)
 
     def _run(self, started: float, began: int, patch_imported: Callable[[], bool]) -> Coverage:
@@ -259,8 +265,13 @@ class _Check:
         return coverage
 
     def _refuse_unknown_columns(self) -> None:
-        unknown = self._ignore - self._known
-        if unknown:
+        known = {
+            name
+            for table in self._snapshots.tables()
+            for column in table.columns
+            for name in (column, f"{table.name}.{column}")
+        }
+        if unknown := self._ignore - known:
             raise InvalidInput("ignore", f"names columns that no table has: {sorted(unknown)}")
 
     def _scenarios(
@@ -290,13 +301,13 @@ class _Check:
             return points
         return sorted(self._random.sample(points, self._most))
 
-    def _restore(self, snapshots: Snapshots) -> None:
-        snapshots.restore()
+    def _restore(self, stored: Any) -> None:
+        self._snapshots.restore(stored)
         for recorder, before in zip(self._recorders, self._recorded, strict=True):
             recorder[:] = before
 
     def _begin(self) -> None:
-        self._restore(self._snapshots)
+        self._restore(self._start)
         if self._given is not None:
             made = self._given()
             if isawaitable(made):
@@ -378,12 +389,12 @@ class _Check:
         one = _thread(deliver, first)
         try:
             first.reached.wait(DELIVERIES)
-            with _event_loop() if first.blocks_loop else nullcontext() as second.loop:
-                # It may have to wait for locks of the first one, also to take the job.
-                two = _thread(deliver, second)
-                self._wait_for(two, second)
-                first.go_on.set()
-                two.join()
+            if not (self._takes_by_writing and self._snapshots.excludes_writers()):
+                with _event_loop() if first.blocks_loop else nullcontext() as second.loop:
+                    two = _thread(deliver, second)
+                    self._wait_for(two, second)
+                    first.go_on.set()
+                    two.join()
         finally:
             first.go_on.set()
             one.join()
@@ -400,18 +411,11 @@ class _Check:
             if len(trace.points) > reached:
                 reached, since = len(trace.points), time.monotonic()
             quiet = time.monotonic() - since
-            if quiet > STUCK or (quiet > LOCKED and self._snapshots.is_locked()):
+            if quiet > STUCK or self._snapshots.is_waiting(quiet):
                 return
 
     def _result(self, effects: list[RecordedEffect], error: BaseException | None) -> ScenarioResult:
-        found = self._snapshots.tables()
-        self._known = {
-            name
-            for table in found
-            for column in table.columns
-            for name in (column, f"{table.name}.{column}")
-        }
-        tables = normalized(found, self._is_ignored)
+        tables = normalized(self._snapshots.tables(), self._is_ignored)
         jobs: list[tuple[str, str]] = []
         if self.onefold is not None:
             own = self.subject.own_jobs

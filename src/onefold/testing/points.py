@@ -220,6 +220,11 @@ inside: ContextVar[bool] = ContextVar("onefold_testing_inside", default=False)
 """True inside of a call that is reported: libraries call each other."""
 
 
+def is_unreported() -> bool:
+    """Whether no handler runs here, or a call of it that is reported."""
+    return current.get() is None or inside.get()
+
+
 def effect(name: str, content: object = None, *, key: str | None = None) -> None:
     """Declare an effect, in a test double: `effect("mail", address)`. Elsewhere it does nothing.
 
@@ -278,7 +283,7 @@ class Passage:
     """Something on its way out of the delivery, with a point before and after it."""
 
     def __init__(self, kind: Kind, text: str) -> None:
-        self.trace: Trace | None = None if inside.get() else current.get()
+        self.trace: Trace | None = None if is_unreported() else current.get()
         self.kind: Kind = kind
         self.text: str = text
         self.line: Line | None = None

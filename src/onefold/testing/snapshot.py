@@ -9,8 +9,9 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,10 +19,16 @@ from onefold.databases.sqlite.database import path_of
 from onefold.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock."""
+LOCKED: Final = 0.05
+"""Seconds without progress, while a file is locked, that mean waiting."""
+WAITING: Final = 0.01
+"""Seconds without progress after which PostgreSQL is asked."""
+EMPTY_COPY: Final = 21
+"""Bytes of a binary copy without rows."""
 
 # The original one: `points.traced` replaces it.
 _connect: Final = sqlite3.connect
@@ -40,13 +47,13 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Snapshots(Protocol):
-    """The database of a test."""
+    """The database of a test. Connections stay open: a new one has to read the schema."""
 
-    def store(self) -> None:
+    def store(self) -> Any:
         """Remember all rows as they are now."""
         ...
 
-    def restore(self) -> None:
+    def restore(self, stored: Any) -> None:
         """Put the remembered rows back."""
         ...
 
@@ -54,8 +61,12 @@ class Snapshots(Protocol):
         """The tables of the application, without Onefold's own."""
         ...
 
-    def is_locked(self) -> bool:
-        """Whether a delivery may be waiting for a lock of another one."""
+    def excludes_writers(self) -> bool:
+        """Whether no other connection can write now."""
+        ...
+
+    def is_waiting(self, quiet: float) -> bool:
+        """Whether a delivery without progress for so long waits for a lock of another one."""
         ...
 
     def connect(self) -> Any:
@@ -63,7 +74,7 @@ class Snapshots(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection that looks for locks."""
+        """Close the connections."""
         ...
 
 
@@ -77,18 +88,33 @@ class SqliteSnapshots:
 
     def __init__(self, url: str) -> None:
         self._path = path_of(url)
-        self._copy = _connect(":memory:", check_same_thread=False)
+
+    @cached_property
+    def _target(self) -> sqlite3.Connection:
+        """Receives copies, and has to read the schema again after each of them."""
+        connection = self._open()
+        connection.execute("pragma synchronous = off")  # a test need not survive a power failure
+        return connection
+
+    @cached_property
+    def _source(self) -> sqlite3.Connection:
+        """Reads tables."""
+        return self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        return _connect(self._path, isolation_level=None, check_same_thread=False)
 
     def connect(self) -> Any:
         """A new connection of sqlite3, which the points see."""
         return sqlite3.connect(self._path)
 
-    def store(self) -> None:
-        """Copy the file into memory."""
-        with closing(_connect(self._path)) as source:
-            source.backup(self._copy)
+    def store(self) -> tuple[sqlite3.Connection, int]:
+        """Copy the file into memory; with the version of its schema."""
+        copy = _connect(":memory:", check_same_thread=False)
+        self._source.backup(copy)
+        return copy, self._version()
 
-    def restore(self) -> None:
+    def restore(self, stored: tuple[sqlite3.Connection, int]) -> None:
         """Copy it back."""
         until = time.monotonic() + PATIENCE
 
@@ -99,11 +125,18 @@ class SqliteSnapshots:
                     " the connections that the handler opens, also after an error."
                 )
 
-        with closing(_connect(self._path)) as target:
-            target.execute("pragma synchronous = off")  # a test need not survive a power failure
-            self._copy.backup(target, progress=check, sleep=0.01)
+        copy, version = stored
+        is_same = self._version() == version
+        copy.backup(self._target, progress=check, sleep=0.01)
+        if is_same:
+            # The copy has a new version: all connections would read the same schema again.
+            self._target.execute(f"pragma schema_version = {version}")
 
-    def is_locked(self) -> bool:
+    def _version(self) -> int:
+        (version,) = self._source.execute("pragma schema_version").fetchone()
+        return int(version)
+
+    def excludes_writers(self) -> bool:
         """Whether a connection is writing."""
         with closing(_connect(self._path, timeout=0, isolation_level=None)) as connection:
             try:
@@ -112,53 +145,57 @@ class SqliteSnapshots:
                 return True
         return False
 
+    def is_waiting(self, quiet: float) -> bool:
+        """Whether it may be waiting: a connection is writing, perhaps its own."""
+        return quiet > LOCKED and self.excludes_writers()
+
     def close(self) -> None:
-        """Nothing is open."""
+        """Close the connections."""
+        self._source.close()
+        self._target.close()
 
     def tables(self) -> list[Table]:
         """Read all rows."""
-        with closing(_connect(self._path)) as connection:
-            found = connection.execute(
-                "select name from sqlite_master where type = 'table' and name not glob 'sqlite_*'"
-                " and name not glob 'onefold_*' order by name"
-            ).fetchall()
-            return [self._table(connection, name) for (name,) in found]
+        found = self._source.execute(
+            "select name from sqlite_master where type = 'table' and name not glob 'sqlite_*'"
+            " and name not glob 'onefold_*' order by name"
+        ).fetchall()
+        return [self._table(name) for (name,) in found]
 
-    def _table(self, connection: sqlite3.Connection, name: str) -> Table:
+    def _table(self, name: str) -> Table:
         quoted = '"' + name.replace('"', '""') + '"'
-        info = connection.execute(f"pragma table_info({quoted})").fetchall()
+        execute = self._source.execute
+        info = execute(f"pragma table_info({quoted})").fetchall()
         keys = [row for row in info if row[5]]
         generated = keys[0][1] if len(keys) == 1 and keys[0][2].upper() == "INTEGER" else None
-        references = connection.execute(f"pragma foreign_key_list({quoted})").fetchall()
+        references = execute(f"pragma foreign_key_list({quoted})").fetchall()
         return Table(
             name,
             tuple(row[1] for row in info),
-            connection.execute(f"select * from {quoted}").fetchall(),  # noqa: S608 - quoted
+            execute(f"select * from {quoted}").fetchall(),  # noqa: S608 - quoted
             generated,
             {row[3]: row[2] for row in references},
         )
 
 
 _TABLES: Final = """
-select c.oid::regclass::text, n.nspname
+select c.oid::regclass::text, n.nspname = %s
 from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
 where c.relkind = 'r' and (n.nspname = any(current_schemas(false)) or n.nspname = %s)
 order by 1
 """
 _COLUMNS: Final = """
 select
-    a.attname, a.attgenerated <> '',
-    a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') ~ '^nextval\\('
+    a.attrelid::regclass::text, a.attname, quote_ident(a.attname), a.attgenerated <> '',
+    a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') ~ '^nextval\\(',
+    (
+        select c.confrelid::regclass::text from pg_constraint as c
+        where c.contype = 'f' and c.conrelid = a.attrelid and c.conkey = array[a.attnum] limit 1
+    )
 from pg_attribute as a
 left join pg_attrdef as d on d.adrelid = a.attrelid and d.adnum = a.attnum
-where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped
-order by a.attnum
-"""
-_REFERENCES: Final = """
-select a.attname, c.confrelid::regclass::text
-from pg_constraint as c
-join pg_attribute as a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
-where c.contype = 'f' and cardinality(c.conkey) = 1 and c.conrelid = %s::regclass
+where a.attrelid = any(%s::regclass[]) and a.attnum > 0 and not a.attisdropped
+order by a.attrelid, a.attnum
 """
 _WAITING: Final = """
 select exists (
@@ -166,10 +203,25 @@ select exists (
 )
 """
 _SEQUENCES: Final = """
-select format('%%I.%%I', schemaname, sequencename), last_value
+select array_agg(format('%%I.%%I', schemaname, sequencename)), array_agg(last_value)
 from pg_sequences
 where schemaname = any(current_schemas(false)) or schemaname = %s
 """
+_SET_SEQUENCES: Final = """
+select setval(name::regclass, coalesce(last, 1), last is not null)
+from unnest(%s::text[], %s::bigint[]) as one (name, last)
+"""
+
+
+class _Column(NamedTuple):
+    """A row of `_COLUMNS`."""
+
+    table: str
+    name: str
+    quoted: str
+    is_computed: bool
+    is_generated: bool
+    references: str | None
 
 
 class PostgresSnapshots:
@@ -178,9 +230,14 @@ class PostgresSnapshots:
     def __init__(self, url: str, schema: str) -> None:
         self._url = url
         self._schema = schema
-        self._rows: dict[str, tuple[str, bytes]] = {}
-        self._sequences: list[tuple[str, int | None]] = []
-        self._observer: Any = None
+        self._columns: dict[str, list[_Column]] = {}
+        """Of the application, as long as it has the same tables."""
+
+    @cached_property
+    def _connection(self) -> Any:
+        connection = self.connect()
+        connection.autocommit = True
+        return connection
 
     def connect(self) -> Any:
         """A new connection of psycopg."""
@@ -188,37 +245,58 @@ class PostgresSnapshots:
 
         return psycopg.connect(self._url)
 
-    def is_locked(self) -> bool:
+    def excludes_writers(self) -> bool:
+        """Writers lock rows."""
+        return False
+
+    def is_waiting(self, quiet: float) -> bool:
         """Whether a connection to this database waits for a lock."""
-        if self._observer is None:
-            self._observer = self.connect()
-            self._observer.autocommit = True
-        return bool(self._observer.execute(_WAITING).fetchone()[0])
+        return quiet > WAITING and bool(self._connection.execute(_WAITING).fetchone()[0])
 
     def close(self) -> None:
-        """Close the connection that looks for locks."""
-        if self._observer is not None:
-            self._observer.close()
+        """Close the connection."""
+        self._connection.close()
 
-    def store(self) -> None:
-        """Copy all rows into memory."""
-        with self.connect() as connection, connection.cursor() as cursor:
-            self._sequences = cursor.execute(_SEQUENCES, [self._schema]).fetchall()
-            for table, _ in cursor.execute(_TABLES, [self._schema]).fetchall():
-                columns = cursor.execute(_COLUMNS, [table]).fetchall()
-                names = ", ".join(
-                    '"' + name.replace('"', '""') + '"' for name, made, _ in columns if not made
-                )
+    def _tables(self) -> dict[str, bool]:
+        """All tables, and whether each is Onefold's own."""
+        return dict(self._connection.execute(_TABLES, [self._schema, self._schema]).fetchall())
+
+    def _described(self, tables: Iterable[str]) -> dict[str, list[_Column]]:
+        """The columns of the tables."""
+        columns: dict[str, list[_Column]] = {table: [] for table in tables}
+        for row in self._connection.execute(_COLUMNS, [list(columns)]):
+            columns[row[0]].append(_Column(*row))
+        return columns
+
+    def store(self) -> tuple[dict[str, bytes], tuple[Any, ...]]:
+        """Copy all rows into memory: the copies of the tables, and the values of the sequences."""
+        rows: dict[str, bytes] = {}
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            for table, columns in self._described(self._tables()).items():
+                names = ", ".join(each.quoted for each in columns if not each.is_computed)
                 with cursor.copy(f"copy {table} ({names}) to stdout (format binary)") as copy:
-                    self._rows[table] = (names, b"".join(bytes(part) for part in copy))
+                    rows[f"{table} ({names})"] = b"".join(bytes(part) for part in copy)
+            sequences = cursor.execute(_SEQUENCES, [self._schema]).fetchone()
+        return {table: copy for table, copy in rows.items() if len(copy) > EMPTY_COPY}, sequences
 
-    def restore(self) -> None:
+    def restore(self, stored: tuple[dict[str, bytes], tuple[Any, ...]]) -> None:
         """Copy them back, in one transaction."""
         from psycopg import errors
 
+        rows, sequences = stored
         try:
-            with self.connect() as connection, connection.cursor() as cursor:
-                self._put_back(cursor)
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                # Without the checks of foreign keys: the order of the tables does not matter.
+                cursor.execute(
+                    f"set local lock_timeout = {PATIENCE * 1000:.0f};"
+                    " set local synchronous_commit = off;"
+                    " set local session_replication_role = replica"
+                )
+                cursor.execute(";".join(f"delete from {table}" for table in self._tables()))
+                for table, copied in rows.items():
+                    with cursor.copy(f"copy {table} from stdin (format binary)") as copy:
+                        copy.write(copied)
+                cursor.execute(_SET_SEQUENCES, sequences)
         except errors.LockNotAvailable as error:
             raise UsageError(
                 "A transaction that is still open keeps rows locked, so they cannot be put back."
@@ -231,34 +309,22 @@ class PostgresSnapshots:
                 " session_replication_role."
             ) from error
 
-    def _put_back(self, cursor: Any) -> None:
-        tables = [table for table, _ in cursor.execute(_TABLES, [self._schema]).fetchall()]
-        cursor.execute(f"set local lock_timeout = {PATIENCE * 1000:.0f}")
-        # Without the checks of foreign keys: the order of the tables does not matter.
-        cursor.execute("set local session_replication_role = replica")
-        for table in tables:
-            cursor.execute(f"delete from {table}")  # noqa: S608 - quoted
-        for table, (names, rows) in self._rows.items():
-            with cursor.copy(f"copy {table} ({names}) from stdin (format binary)") as copy:
-                copy.write(rows)
-        for sequence, last in self._sequences:
-            cursor.execute(
-                "select setval(%s::regclass, coalesce(%s, 1), %s)",
-                [sequence, last, last is not None],
-            )
-
     def tables(self) -> list[Table]:
         """Read all rows."""
-        with self.connect() as connection, connection.cursor() as cursor:
-            found = cursor.execute(_TABLES, [self._schema]).fetchall()
-            return [self._table(cursor, name) for name, schema in found if schema != self._schema]
+        found = [table for table, is_ours in self._tables().items() if not is_ours]
+        if list(self._columns) != found:
+            self._columns = self._described(found)
+        return [self._table(name, columns) for name, columns in self._columns.items()]
 
-    def _table(self, cursor: Any, name: str) -> Table:
-        columns = cursor.execute(_COLUMNS, [name]).fetchall()
-        generated = next((column for column, _, made in columns if made), None)
-        references = dict(cursor.execute(_REFERENCES, [name]).fetchall())
-        rows = cursor.execute(f"select * from {name}").fetchall()  # noqa: S608 - quoted
-        return Table(name, tuple(row[0] for row in columns), rows, generated, references)
+    def _table(self, name: str, columns: Sequence[_Column]) -> Table:
+        cursor = self._connection.execute(f"select * from {name}")  # noqa: S608 - quoted
+        return Table(
+            name,
+            tuple(each.name for each in cursor.description),
+            cursor.fetchall(),
+            next((each.name for each in columns if each.is_generated), None),
+            {each.name: each.references for each in columns if each.references},
+        )
 
 
 def normalized(

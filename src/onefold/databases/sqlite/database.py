@@ -95,6 +95,8 @@ class SqliteDatabase:
         self.label: str = f"sqlite:///{self.path}"
         self.sql: Sql = Sql("sqlite")
         self.clock = clock
+        # A job that was confirmed must survive a power cut, not only a crash.
+        self.synchronous: str = "full"
         self._shards = shards
         self.patience: float = busy_timeout.total_seconds()
         self._state = _State(self)
@@ -207,8 +209,7 @@ class SqliteDatabase:
         )
         try:
             connection.execute("pragma journal_mode = wal").fetchone()
-            # A job that was confirmed must survive a power cut, not only a crash.
-            connection.execute("pragma synchronous = full")
+            connection.execute(f"pragma synchronous = {self.synchronous}")
             # From here on the caller waits for locks.
             connection.execute("pragma busy_timeout = 0")
         except BaseException:
