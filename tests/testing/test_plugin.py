@@ -108,6 +108,8 @@ def run(
 ) -> "type[Run]":  # the class, bound to this test
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.delenv("ONEFOLD_TEST_POSTGRES", raising=False)
+    # The plugins of this environment take longer to import than the tests take.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     Run.pytester = pytester
     return Run
 

@@ -30,6 +30,7 @@ from onefold.testing.points import (
     inside,
     is_unreported,
     place_of,
+    reported,
     seen,
 )
 
@@ -213,17 +214,12 @@ def _traced(reports: type, base: type) -> Any:
 
 
 def _aiosqlite(module: Any, patch: Patch) -> None:
-    def make(execute: Any) -> Any:
-        @wraps(execute)
-        async def wrapper(self: Any, function: Any, *args: Any, **options: Any) -> Any:
-            name = getattr(function, "__name__", "").removeprefix("_")
-            text = name if name == "commit" else args[0] if name.startswith("execute") else "set"
-            passage = StatementPassage(text, self._connection)
-            return await passage.arun(lambda: execute(self, function, *args, **options))
+    def passage(self: Any, function: Any, *args: Any, **_options: Any) -> StatementPassage:
+        name = getattr(function, "__name__", "").removeprefix("_")
+        text = name if name == "commit" else args[0] if name.startswith("execute") else "set"
+        return StatementPassage(text, self._connection)
 
-        return wrapper
-
-    patch(module.Connection, "_execute", make)
+    patch(module.Connection, "_execute", reported(passage))
 
 
 _COMMITS: Final = frozenset({"_commit_gen", "_exit_gen"})
@@ -234,32 +230,18 @@ _EXECUTES: Final = frozenset(
 
 def _psycopg(module: Any, patch: Patch) -> None:
     def text_of(generator: Any) -> object:
-        name = generator.__name__
+        name, values = generator.__name__, generator.gi_frame.f_locals
         if name in _COMMITS:
-            transaction = generator.gi_frame.f_locals.get("self")
-            fails = name == "_exit_gen" and generator.gi_frame.f_locals.get("exc_type") is not None
-            inner = getattr(transaction, "_outer_transaction", True) is False
+            fails = name == "_exit_gen" and values.get("exc_type") is not None
+            inner = getattr(values.get("self"), "_outer_transaction", True) is False
             return "rollback" if fails else "release" if inner else "commit"
-        return generator.gi_frame.f_locals.get("query", "set") if name in _EXECUTES else "set"
+        return values.get("query", "set") if name in _EXECUTES else "set"
 
-    def make(wait: Any) -> Any:
-        @wraps(wait)
-        def wrapper(self: Any, generator: Any, *args: Any, **options: Any) -> Any:
-            passage = StatementPassage(text_of(generator), self)
-            return passage.run(lambda: wait(self, generator, *args, **options))
+    def passage(self: Any, generator: Any, *_args: Any, **_options: Any) -> StatementPassage:
+        return StatementPassage(text_of(generator), self)
 
-        return wrapper
-
-    def amake(wait: Any) -> Any:
-        @wraps(wait)
-        async def wrapper(self: Any, generator: Any, *args: Any, **options: Any) -> Any:
-            passage = StatementPassage(text_of(generator), self)
-            return await passage.arun(lambda: wait(self, generator, *args, **options))
-
-        return wrapper
-
-    patch(module.Connection, "wait", make)
-    patch(module.AsyncConnection, "wait", amake)
+    patch(module.Connection, "wait", reported(passage))
+    patch(module.AsyncConnection, "wait", reported(passage))
 
 
 def _unreported(method: Any) -> Any:
@@ -276,29 +258,19 @@ def _unreported(method: Any) -> Any:
 
 
 def _asyncpg(module: Any, patch: Patch) -> None:
-    def make(method: Any) -> Any:
-        @wraps(method)
-        async def wrapper(self: Any, query: str, *args: Any, **options: Any) -> Any:
-            return await StatementPassage(query, self).arun(
-                lambda: method(self, query, *args, **options)
-            )
+    def passage(self: Any, query: str, *_args: Any, **_options: Any) -> StatementPassage:
+        return StatementPassage(query, self)
 
-        return wrapper
-
-    def make_prepared(method: Any) -> Any:
-        @wraps(method)
-        async def wrapper(self: Any, *args: Any) -> Any:
-            passage = StatementPassage(self._query, self._connection)
-            return await passage.arun(lambda: method(self, *args))
-
-        return wrapper
+    def prepared(self: Any, *_args: Any) -> StatementPassage:
+        return StatementPassage(self._query, self._connection)
 
     for name in ("execute", "_execute", "_executemany"):
-        patch(module.connection.Connection, name, make)
+        patch(module.connection.Connection, name, reported(passage))
     patch(module.connection.Connection, "reset", _unreported)
-    patch(module.prepared_stmt.PreparedStatement, "_PreparedStatement__do_execute", make_prepared)
+    statement = module.prepared_stmt.PreparedStatement
+    patch(statement, "_PreparedStatement__do_execute", reported(prepared))
     for name in ("_bind_exec", "_bind"):
-        patch(module.cursor.BaseCursor, name, make_prepared)
+        patch(module.cursor.BaseCursor, name, reported(prepared))
 
 
 def _sqlalchemy_pool(module: Any, patch: Patch) -> None:
@@ -330,40 +302,27 @@ def _sqlalchemy_sqlite(module: Any, patch: Patch) -> None:
 
         return wrapper
 
-    def make_commit(method: Any) -> Any:
-        @wraps(method)
-        def wrapper(self: Any, connection: Any) -> Any:
-            call = partial(method, self, connection)
-            return call() if self.is_async else StatementPassage("commit", connection).run(call)
-
-        return wrapper
+    def commit(self: Any, connection: Any) -> StatementPassage:
+        return StatementPassage("set" if self.is_async else "commit", connection)
 
     # Pools have connections of sqlite3 that were opened before.
     dialect = module.pysqlite.SQLiteDialect_pysqlite
     for name in ("do_execute", "do_executemany", "do_execute_no_params"):
         patch(dialect, name, make)
-    patch(dialect, "do_commit", make_commit)
+    patch(dialect, "do_commit", reported(commit))
 
 
 def _django_sqlite(module: Any, patch: Patch) -> None:
-    def make(method: Any) -> Any:
-        @wraps(method)
-        def wrapper(self: Any, query: str, *args: Any) -> Any:
-            return StatementPassage(query, self.connection).run(partial(method, self, query, *args))
+    def passage(self: Any, query: str, *_args: Any) -> StatementPassage:
+        return StatementPassage(query, self.connection)
 
-        return wrapper
-
-    def make_commit(method: Any) -> Any:
-        @wraps(method)
-        def wrapper(self: Any) -> Any:
-            return StatementPassage("commit", self.connection).run(partial(method, self))
-
-        return wrapper
+    def commit(self: Any) -> StatementPassage:
+        return StatementPassage("commit", self.connection)
 
     # A thread may have a connection that was opened before.
     for name in ("execute", "executemany"):
-        patch(module.SQLiteCursorWrapper, name, make)
-    patch(module.DatabaseWrapper, "_commit", make_commit)
+        patch(module.SQLiteCursorWrapper, name, reported(passage))
+    patch(module.DatabaseWrapper, "_commit", reported(commit))
 
 
 _LIBRARY_PATCHES: Final[dict[str, Callable[[Any, Patch], None]]] = {

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
 
-from onefold.testing.points import Crash, Passage, RecordedEffect, inside, line_of_application
+from onefold.testing.points import (
+    Crash,
+    Passage,
+    RecordedEffect,
+    inside,
+    line_of_application,
+    reported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -80,87 +87,46 @@ def _is_key(name: object) -> bool:
 
 
 def _httpx(module: Any, patch: Patch) -> None:
-    def outgoing(request: Any) -> _OutgoingCall:
+    def passage(_client: Any, request: Any, **_options: Any) -> _OutgoingCall:
         content = request.content if hasattr(request, "_content") else None
-        return _OutgoingCall(
-            request.method,
-            request.url,
-            content,
-            request.headers,
-            lambda: module.ReadError(_LOST, request=request),
-        )
+        lost = partial(module.ReadError, _LOST, request=request)
+        return _OutgoingCall(request.method, request.url, content, request.headers, lost)
 
-    def make(send: Any) -> Any:
-        @wraps(send)
-        def wrapper(self: Any, request: Any, **options: Any) -> Any:
-            return outgoing(request).run(lambda: send(self, request, **options))
-
-        return wrapper
-
-    def amake(send: Any) -> Any:
-        @wraps(send)
-        async def wrapper(self: Any, request: Any, **options: Any) -> Any:
-            return await outgoing(request).arun(lambda: send(self, request, **options))
-
-        return wrapper
-
-    patch(module.Client, "send", make)
-    patch(module.AsyncClient, "send", amake)
+    patch(module.Client, "send", reported(passage))
+    patch(module.AsyncClient, "send", reported(passage))
 
 
 def _requests(module: Any, patch: Patch) -> None:
-    def make(send: Any) -> Any:
-        @wraps(send)
-        def wrapper(self: Any, request: Any, **options: Any) -> Any:
-            call = _OutgoingCall(
-                request.method,
-                request.url,
-                request.body,
-                request.headers,
-                lambda: module.ConnectionError(_LOST),
-            )
-            return call.run(lambda: send(self, request, **options))
+    def passage(_session: Any, request: Any, **_options: Any) -> _OutgoingCall:
+        lost = partial(module.ConnectionError, _LOST)
+        return _OutgoingCall(request.method, request.url, request.body, request.headers, lost)
 
-        return wrapper
-
-    patch(module.Session, "send", make)
+    patch(module.Session, "send", reported(passage))
 
 
 def _urllib(module: Any, patch: Patch) -> None:
-    def make(opened: Any) -> Any:
-        @wraps(opened)
-        def wrapper(self: Any, request: Any, data: Any = None, *args: Any, **options: Any) -> Any:
-            if isinstance(request, str):
-                request = module.Request(request, data)
-            elif data is not None:
-                request.data = data
-            call = _OutgoingCall(
-                request.get_method(),
-                request.full_url,
-                request.data,
-                dict(request.header_items()),
-                lambda: ConnectionResetError(_LOST),
-            )
-            return call.run(lambda: opened(self, request, None, *args, **options))
+    def passage(
+        _opener: Any, request: Any, data: Any = None, *_args: Any, **_options: Any
+    ) -> _OutgoingCall:
+        if isinstance(request, str):
+            request = module.Request(request, data)
+        elif data is not None:
+            request.data = data  # as `open` does
+        method, headers = request.get_method(), dict(request.header_items())
+        lost = partial(ConnectionResetError, _LOST)
+        return _OutgoingCall(method, request.full_url, request.data, headers, lost)
 
-        return wrapper
-
-    patch(module.OpenerDirector, "open", make)
+    patch(module.OpenerDirector, "open", reported(passage))
 
 
 def _aiohttp(module: Any, patch: Patch) -> None:
-    def make(request: Any) -> Any:
-        @wraps(request)
-        async def wrapper(self: Any, method: str, url: Any, **options: Any) -> Any:
-            content = options.get("json", options.get("data"))
-            headers = self._prepare_headers(options.get("headers"))  # with those of the session
-            lost = module.ServerDisconnectedError
-            call = _OutgoingCall(method, self._build_url(url), content, headers, lost)
-            return await call.arun(lambda: request(self, method, url, **options))
+    def passage(self: Any, method: str, url: Any, **options: Any) -> _OutgoingCall:
+        content = options.get("json", options.get("data"))
+        headers = self._prepare_headers(options.get("headers"))  # with those of the session
+        lost = module.ServerDisconnectedError
+        return _OutgoingCall(method, self._build_url(url), content, headers, lost)
 
-        return wrapper
-
-    patch(module.ClientSession, "_request", make)
+    patch(module.ClientSession, "_request", reported(passage))
 
 
 PATCHES: Final[dict[str, Callable[[Any, Patch], None]]] = {

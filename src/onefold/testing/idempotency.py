@@ -77,7 +77,7 @@ class _Clock:
         self._ahead += duration // MICROSECOND
 
 
-class _Check:
+class Check:
     """One call of `assert_idempotent`."""
 
     def __init__(
@@ -98,7 +98,7 @@ class _Check:
         self._random = random.Random(options.get("seed", 0))
         self._loop_of_test = loop
         self._loops = ExitStack()
-        self._connect = options.get("connect")
+        connect = options.get("connect")
         self._home = _home(handler, caller)
         self._is_stopped = False
         self._awaited: Future[Any] | None = None
@@ -109,8 +109,8 @@ class _Check:
             self.onefold = Tenant(cast("DeclaredJob[..., Any]", handler).context)
         clock = None if self.onefold is None else self.onefold.context.database.clock
         self._clock = _Clock(clock or _now)
-        self.subject: Subject = self._subject(handler, args, followed_by)
-        if self._connect is not None and not isinstance(self.subject, CallSubject):
+        self.subject: Subject = self._subject(handler, args, followed_by, connect)
+        if connect is not None and not isinstance(self.subject, CallSubject):
             raise ConflictingOptions("connect", "is for functions that take a connection")
         url = options.get("database")
         if url is None and self.onefold is not None:
@@ -119,7 +119,6 @@ class _Check:
             raise UsageError(
                 "The check needs the database of the handler: give database=URL, or onefold=."
             )
-        self.url: str = url
         # A frozen process that keeps a SQLite file locked keeps others from taking its job.
         self._takes_by_writing = (
             isinstance(self.subject, JobSubject)
@@ -127,37 +126,29 @@ class _Check:
             and self.onefold.context.database.url == url
         )
         schema = "onefold" if self.onefold is None else self.onefold.context.database.sql.schema
-        self._snapshots: Snapshots = snapshots(url, schema)
+        self.snapshots: Snapshots = snapshots(url, schema)
 
-    def _subject(self, handler: Any, args: tuple[Any, ...], followed_by: Sequence[Any]) -> Subject:
+    def _subject(
+        self,
+        handler: Any,
+        args: tuple[Any, ...],
+        followed_by: Sequence[Any],
+        connect: Callable[[], Any] | None,
+    ) -> Subject:
         if isinstance(handler, DeclaredJob):
             job = cast("DeclaredJob[..., Any]", handler)
             return JobSubject(self, _delivered_jobs(job, args, followed_by))
         if args and isinstance(args[0], RouteRequest):
             return RouteSubject(self, handler, [args[0], *followed_by])
         if callable(handler):
-            return CallSubject(self, handler, [args, *followed_by])
+            return CallSubject(self, handler, [args, *followed_by], connect)
         raise InvalidInput("handler", f"must be a job, a route or a function, got {handler!r}")
 
     # --- what subjects use ----------------------------------------------------------------------
 
     def advance(self, duration: timedelta) -> None:
+        """Move the time, instead of waiting."""
         self._clock.advance(duration)
-
-    def connect(self) -> Any:
-        return self._snapshots.connect() if self._connect is None else self._connect()
-
-    async def aconnect(self) -> Any:
-        if self._connect is not None:
-            made = self._connect()
-            return await made if isawaitable(made) else made
-        if self.url.startswith("sqlite"):
-            raise UsageError(
-                "An async function needs a connection: give connect=lambda: aiosqlite.connect(…)."
-            )
-        import psycopg
-
-        return await psycopg.AsyncConnection.connect(self.url)
 
     def call(self, function: Callable[[], Any], trace: Trace) -> Any:
         """Call a handler, in this thread or in the event loop of the check."""
@@ -202,6 +193,7 @@ class _Check:
     # --- the scenarios --------------------------------------------------------------------------
 
     def run(self) -> Coverage:
+        """Run all scenarios, and compare their results."""
         if current.get() is not None:
             raise UsageError("A handler that is checked cannot check another one.")
         with _running:
@@ -211,8 +203,8 @@ class _Check:
         started = time.perf_counter()
         began = self._clock.base()
         with ExitStack() as stack:
-            stack.callback(self._snapshots.close)
-            stack.callback(self._restore, self._snapshots.store())  # without the jobs of the check
+            stack.callback(self.snapshots.close)
+            stack.callback(self._restore, self.snapshots.store())  # without the jobs of the check
             stack.enter_context(self._loops)
             patch_imported = stack.enter_context(traced())
             if self.onefold is not None:
@@ -223,7 +215,8 @@ class _Check:
                 # Put back by the end of the override.
                 context.runtime.store = TracedStore(context.database)
             self.subject.prepare()
-            self._start = self._snapshots.store()
+            patch_imported()  # what it has imported
+            self._start = self.snapshots.store()
             return self._run(started, began, patch_imported)
 
     def _run(self, started: float, began: int, patch_imported: Callable[[], bool]) -> Coverage:
@@ -267,7 +260,7 @@ class _Check:
     def _refuse_unknown_columns(self) -> None:
         known = {
             name
-            for table in self._snapshots.tables()
+            for table in self.snapshots.tables()
             for column in table.columns
             for name in (column, f"{table.name}.{column}")
         }
@@ -302,7 +295,7 @@ class _Check:
         return sorted(self._random.sample(points, self._most))
 
     def _restore(self, stored: Any) -> None:
-        self._snapshots.restore(stored)
+        self.snapshots.restore(stored)
         for recorder, before in zip(self._recorders, self._recorded, strict=True):
             recorder[:] = before
 
@@ -389,7 +382,7 @@ class _Check:
         one = _thread(deliver, first)
         try:
             first.reached.wait(DELIVERIES)
-            if not (self._takes_by_writing and self._snapshots.excludes_writers()):
+            if not (self._takes_by_writing and self.snapshots.excludes_writers()):
                 with _event_loop() if first.blocks_loop else nullcontext() as second.loop:
                     two = _thread(deliver, second)
                     self._wait_for(two, second)
@@ -411,11 +404,11 @@ class _Check:
             if len(trace.points) > reached:
                 reached, since = len(trace.points), time.monotonic()
             quiet = time.monotonic() - since
-            if quiet > STUCK or self._snapshots.is_waiting(quiet):
+            if quiet > STUCK or self.snapshots.is_waiting(quiet):
                 return
 
     def _result(self, effects: list[RecordedEffect], error: BaseException | None) -> ScenarioResult:
-        tables = normalized(self._snapshots.tables(), self._is_ignored)
+        tables = normalized(self.snapshots.tables(), self._is_ignored)
         jobs: list[tuple[str, str]] = []
         if self.onefold is not None:
             own = self.subject.own_jobs
@@ -560,11 +553,11 @@ def _check(
     args: tuple[Any, ...],
     options: CheckOptions,
     loop: asyncio.AbstractEventLoop | None,
-) -> _Check:
+) -> Check:
     _checked(options)
     frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     caller = Line(frame.f_code.co_filename, frame.f_lineno)
-    return _Check(handler, args, options, loop, caller)
+    return Check(handler, args, options, loop, caller)
 
 
 def _checked(options: CheckOptions) -> None:

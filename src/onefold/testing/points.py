@@ -17,10 +17,10 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from linecache import getline
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import msgspec
@@ -31,10 +31,7 @@ from onefold.operations.statement import run, run_async
 if TYPE_CHECKING:
     from types import FrameType
 
-    from onefold.databases import Build, Database
-    from onefold.databases.batching import Item
-
-T = TypeVar("T")
+    from onefold.databases import Database
 
 Kind: TypeAlias = Literal["statement", "commit", "call", "effect"]
 Patch: TypeAlias = Callable[[Any, str, Callable[[Any], Any]], None]
@@ -328,6 +325,23 @@ async def _ado(command: Callable[[], Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def reported(passage: Callable[..., Passage]) -> Callable[[Any], Any]:
+    """Makes of a method one that reports its calls: `passage` is called with its arguments."""
+
+    def make(method: Any) -> Any:
+        @wraps(method)
+        def wrapper(*args: Any, **options: Any) -> Any:
+            return passage(*args, **options).run(partial(method, *args, **options))
+
+        @wraps(method)
+        async def awaited(*args: Any, **options: Any) -> Any:
+            return await passage(*args, **options).arun(partial(method, *args, **options))
+
+        return awaited if inspect.iscoroutinefunction(method) else wrapper
+
+    return make
+
+
 class StatementPassage(Passage):
     """One statement or commit on its way to the database."""
 
@@ -350,31 +364,12 @@ class TracedStore:
 
     def __init__(self, database: Database) -> None:
         self.database: Database = database
+        self.alook: Any = database.alook
 
-    def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation in a transaction."""
-        call = partial(self.database.transact, build, write=write)
-        answer: T = StatementPassage("commit of Onefold" if write else "set").run(call)
-        return answer
+        def commit(_what: object, *, write: bool = True) -> StatementPassage:
+            return StatementPassage("commit of Onefold" if write else "set")
 
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """`transact`, awaited."""
-        call = partial(self.database.atransact, build, write=write)
-        answer: T = await StatementPassage("commit of Onefold" if write else "set").arun(call)
-        return answer
-
-    async def alook(self, build: Build[T]) -> T:
-        """Read a few rows by their keys."""
-        return await self.database.alook(build)
-
-    def batch(self, item: Item[Any, T]) -> T:
-        """Run an item of a plural operation."""
-        answer: T = StatementPassage("commit of Onefold").run(partial(self.database.batch, item))
-        return answer
-
-    async def abatch(self, item: Item[Any, T]) -> T:
-        """`batch`, awaited."""
-        answer: T = await StatementPassage("commit of Onefold").arun(
-            partial(self.database.abatch, item)
-        )
-        return answer
+        self.transact: Any = reported(commit)(database.transact)
+        self.atransact: Any = reported(commit)(database.atransact)
+        self.batch: Any = reported(commit)(database.batch)
+        self.abatch: Any = reported(commit)(database.abatch)

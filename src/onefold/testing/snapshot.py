@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -46,43 +46,6 @@ class Table(msgspec.Struct, frozen=True):
     """The columns that have keys of other tables, with the names of these."""
 
 
-class Snapshots(Protocol):
-    """The database of a test. Connections stay open: a new one has to read the schema."""
-
-    def store(self) -> Any:
-        """Remember all rows as they are now."""
-        ...
-
-    def restore(self, stored: Any) -> None:
-        """Put the remembered rows back."""
-        ...
-
-    def tables(self) -> list[Table]:
-        """The tables of the application, without Onefold's own."""
-        ...
-
-    def excludes_writers(self) -> bool:
-        """Whether no other connection can write now."""
-        ...
-
-    def is_waiting(self, quiet: float) -> bool:
-        """Whether a delivery without progress for so long waits for a lock of another one."""
-        ...
-
-    def connect(self) -> Any:
-        """A new connection of the usual driver."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-def snapshots(url: str, schema: str) -> Snapshots:
-    """The database of a URL. On PostgreSQL: the schemas of its search path, and Onefold's."""
-    return SqliteSnapshots(url) if url.startswith("sqlite") else PostgresSnapshots(url, schema)
-
-
 class SqliteSnapshots:
     """A SQLite file."""
 
@@ -107,6 +70,12 @@ class SqliteSnapshots:
     def connect(self) -> Any:
         """A new connection of sqlite3, which the points see."""
         return sqlite3.connect(self._path)
+
+    def aconnect(self) -> Any:
+        """There is no usual async driver."""
+        raise UsageError(
+            "An async function needs a connection: give connect=lambda: aiosqlite.connect(…)."
+        )
 
     def store(self) -> tuple[sqlite3.Connection, int]:
         """Copy the file into memory; with the version of its schema."""
@@ -245,6 +214,12 @@ class PostgresSnapshots:
 
         return psycopg.connect(self._url)
 
+    def aconnect(self) -> Any:
+        """`connect`, awaited."""
+        import psycopg
+
+        return psycopg.AsyncConnection.connect(self._url)
+
     def excludes_writers(self) -> bool:
         """Writers lock rows."""
         return False
@@ -292,7 +267,8 @@ class PostgresSnapshots:
                     " set local synchronous_commit = off;"
                     " set local session_replication_role = replica"
                 )
-                cursor.execute(";".join(f"delete from {table}" for table in self._tables()))
+                deletes = [f"delete from {table}" for table in self._tables()]  # noqa: S608 - quoted
+                cursor.execute("; ".join(deletes))
                 for table, copied in rows.items():
                     with cursor.copy(f"copy {table} from stdin (format binary)") as copy:
                         copy.write(copied)
@@ -325,6 +301,15 @@ class PostgresSnapshots:
             next((each.name for each in columns if each.is_generated), None),
             {each.name: each.references for each in columns if each.references},
         )
+
+
+Snapshots: TypeAlias = SqliteSnapshots | PostgresSnapshots
+"""The database of a test. Its connections stay open: a new one has to read the schema."""
+
+
+def snapshots(url: str, schema: str) -> Snapshots:
+    """The database of a URL. On PostgreSQL: the schemas of its search path, and Onefold's."""
+    return SqliteSnapshots(url) if url.startswith("sqlite") else PostgresSnapshots(url, schema)
 
 
 def normalized(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from inspect import isawaitable, iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import Busy, LeaseLost
 from onefold.model.lifecycle import Event
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from onefold.effects.run import Run
     from onefold.testing.deliver import DeliveredJob
+    from onefold.testing.idempotency import Check
     from onefold.testing.points import Trace
     from onefold.testing.requests import RouteRequest, RouteResponse
 
@@ -28,32 +29,10 @@ BUSY: Final = frozenset({409, 425, 429, 503})
 SERVER_ERROR: Final = 500
 
 
-class HandlerCaller(Protocol):
-    """Calls handlers: the check that a subject belongs to."""
-
-    response: RouteResponse | None
-
-    def call(self, function: Callable[[], Any], trace: Trace) -> Any:
-        """Call a handler, and report to `trace` what it does."""
-        ...
-
-    def advance(self, duration: timedelta) -> None:
-        """Move the time, instead of waiting."""
-        ...
-
-    def connect(self) -> Any:
-        """A connection for a function."""
-        ...
-
-    async def aconnect(self) -> Any:
-        """`connect`, awaited."""
-        ...
-
-
 class Subject:
     """Work that can be delivered: number 0, and what follows it."""
 
-    def __init__(self, check: HandlerCaller) -> None:
+    def __init__(self, check: Check) -> None:
         self._check = check
         self.own_jobs: set[str] = set()
         """The ids of the jobs that are the work itself."""
@@ -75,7 +54,7 @@ class Subject:
 class JobSubject(Subject):
     """Declared jobs."""
 
-    def __init__(self, check: HandlerCaller, jobs: Sequence[DeliveredJob]) -> None:
+    def __init__(self, check: Check, jobs: Sequence[DeliveredJob]) -> None:
         super().__init__(check)
         self._jobs = jobs
         self._taken: Run | None = None
@@ -128,9 +107,15 @@ class CallSubject(Subject):
     """Calls of a function that takes a connection."""
 
     def __init__(
-        self, check: HandlerCaller, function: Callable[..., Any], calls: Sequence[Sequence[Any]]
+        self,
+        check: Check,
+        function: Callable[..., Any],
+        calls: Sequence[Sequence[Any]],
+        connect: Callable[[], Any] | None,
     ) -> None:
+        """Without `connect`, the usual driver opens the connections."""
         super().__init__(check)
+        self._connect = connect
         self._function = function
         self._calls = calls
 
@@ -141,7 +126,7 @@ class CallSubject(Subject):
         return True
 
     def _called(self, *args: Any) -> None:
-        connection = self._check.connect()
+        connection = (self._connect or self._check.snapshots.connect)()
         try:
             self._function(connection, *args)
             current_trace = current.get()
@@ -151,7 +136,8 @@ class CallSubject(Subject):
             connection.close()
 
     async def _awaited(self, *args: Any) -> None:
-        connection = await self._check.aconnect()
+        made = (self._connect or self._check.snapshots.aconnect)()
+        connection = await made if isawaitable(made) else made
         try:
             await self._function(connection, *args)
             if hasattr(connection, "commit"):
@@ -163,7 +149,7 @@ class CallSubject(Subject):
 class RouteSubject(Subject):
     """Requests to an ASGI or WSGI application."""
 
-    def __init__(self, check: HandlerCaller, app: Any, requests: Sequence[RouteRequest]) -> None:
+    def __init__(self, check: Check, app: Any, requests: Sequence[RouteRequest]) -> None:
         super().__init__(check)
         self._app = app
         self._requests = requests
