@@ -77,7 +77,7 @@ class _Clock:
         self._ahead += duration // MICROSECOND
 
 
-class Check:
+class IdempotencyCheck:
     """One call of `assert_idempotent`."""
 
     def __init__(
@@ -555,11 +555,11 @@ def _check(
     args: tuple[Any, ...],
     options: CheckOptions,
     loop: asyncio.AbstractEventLoop | None,
-) -> Check:
+) -> IdempotencyCheck:
     _checked(options)
     frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     caller = Line(frame.f_code.co_filename, frame.f_lineno)
-    return Check(handler, args, options, loop, caller)
+    return IdempotencyCheck(handler, args, options, loop, caller)
 
 
 def _checked(options: CheckOptions) -> None:

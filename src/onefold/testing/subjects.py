@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onefold.effects.run import Run
     from onefold.testing.deliver import DeliveredJob
-    from onefold.testing.idempotency import Check
+    from onefold.testing.idempotency import IdempotencyCheck
     from onefold.testing.points import Trace
     from onefold.testing.requests import RouteRequest, RouteResponse
 
@@ -32,7 +32,7 @@ SERVER_ERROR: Final = 500
 class Subject:
     """Work that can be delivered: number 0, and what follows it."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: IdempotencyCheck) -> None:
         self._check = check
         self.own_jobs: set[str] = set()
         """The ids of the jobs that are the work itself."""
@@ -54,7 +54,7 @@ class Subject:
 class JobSubject(Subject):
     """Declared jobs."""
 
-    def __init__(self, check: Check, jobs: Sequence[DeliveredJob]) -> None:
+    def __init__(self, check: IdempotencyCheck, jobs: Sequence[DeliveredJob]) -> None:
         super().__init__(check)
         self._jobs = jobs
         self._taken: Run | None = None
@@ -108,7 +108,7 @@ class CallSubject(Subject):
 
     def __init__(
         self,
-        check: Check,
+        check: IdempotencyCheck,
         function: Callable[..., Any],
         calls: Sequence[Sequence[Any]],
         connect: Callable[[], Any] | None,
@@ -149,7 +149,7 @@ class CallSubject(Subject):
 class RouteSubject(Subject):
     """Requests to an ASGI or WSGI application."""
 
-    def __init__(self, check: Check, app: Any, requests: Sequence[RouteRequest]) -> None:
+    def __init__(self, check: IdempotencyCheck, app: Any, requests: Sequence[RouteRequest]) -> None:
         super().__init__(check)
         self._app = app
         self._requests = requests
