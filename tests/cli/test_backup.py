@@ -2,13 +2,14 @@
 
 import json
 import sqlite3
+import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import ONEFOLD, Run
 from tests.cli.test_status import on_terminal
 from tests.fixtures.place import Place
 
@@ -92,6 +93,44 @@ def test_the_database_is_not_its_own_backup(onefold_command: Run, file: Place) -
     assert (done.returncode, "is the database itself" in done.stderr) == (2, True)
     with file.open() as onefold:
         assert len(onefold.find().jobs) == 3
+
+
+def test_a_copy_takes_no_place_beside_the_log_of_a_database(
+    onefold_command: Run, file: Place, tmp_path: Path
+) -> None:
+    log = Path(f"{file.url.removeprefix('sqlite:///')}-wal")
+    (tmp_path / "old.db-wal").touch()
+
+    own = onefold_command("backup", str(log), "--force", "--database", file.url)
+    old = onefold_command("backup", "old.db", "--database", file.url)
+
+    assert (own.returncode, old.returncode) == (2, 2)
+    assert "is the database itself" in own.stderr
+    assert "old.db-wal exists" in old.stderr
+    assert not (tmp_path / "old.db").exists()
+
+
+def test_a_copy_has_no_more_readers_than_its_database(
+    onefold_command: Run, file: Place, tmp_path: Path
+) -> None:
+    Path(file.url.removeprefix("sqlite:///")).chmod(0o600)
+
+    onefold_command("backup", "copy.db", "--database", file.url)
+
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_no_file(file: Place, tmp_path: Path) -> None:
+    command = f"ulimit -f 100; exec {ONEFOLD} backup copy.db --database {file.url}"
+
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert "the copy to copy.db failed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.glob("copy.db*")) == []
 
 
 def test_a_folder_that_does_not_exist_is_one_sentence(onefold_command: Run, file: Place) -> None:

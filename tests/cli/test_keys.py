@@ -121,6 +121,8 @@ def test_a_word_that_is_not_clear_is_refused(operate: Operate) -> None:
         ((*http, "--status", "200", "--result", "1"), "status"),
         ((*once, "--status", "200"), "http and form"),
         ((*once, "--result", "{"), "must be JSON"),
+        ((*once, "--result", "[" * 10_000), "must be JSON"),
+        ((*http, "--status", "200", "--body", "x", "--content-type", "a\nb"), "content_type"),
         (("keys", "settle", "step", "a", "b"), "run.step"),
     ]:
         refused = operate(*arguments)

@@ -1,6 +1,7 @@
 """How the command line behaves in a shell: exit codes, pipes, signals, completion, help."""
 
 import fcntl
+import json
 import os
 import re
 import signal
@@ -65,6 +66,48 @@ def test_a_command_ends_quietly_if_its_reader_does(sqlite_url: str, tmp_path: Pa
     )
 
     assert (done.stdout, done.stderr) == ('{\n  "jobs"', "")
+
+
+def test_a_full_disk_is_one_sentence_also_for_the_help(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [str(ONEFOLD), "--help"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == ExitCode.FAILURE
+    assert done.stderr == "onefold: The output cannot be written: No space left on device.\n"
+
+
+def test_a_closed_output_is_no_error(sqlite_url: str, tmp_path: Path) -> None:
+    with Place(sqlite_url).open() as onefold:
+        onefold.enqueue("email")
+    command = f"{ONEFOLD} status --database {sqlite_url} >&-"
+
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_output_without_a_character_shows_its_code(sqlite_url: str, tmp_path: Path) -> None:
+    with Place(sqlite_url).open() as onefold:
+        onefold.enqueue("\N{SNOWMAN}")
+
+    done = subprocess.run(
+        [str(ONEFOLD), "jobs", "--json", "--database", sqlite_url],
+        cwd=tmp_path,
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+
+    assert [job["kind"] for job in json.loads(done.stdout)["jobs"]] == ["\N{SNOWMAN}"]
 
 
 def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(sqlite_url: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 import onefold.server.dashboard
 from onefold.server.dashboard.navigation import NAVIGATION
-from onefold.server.dashboard.rendering import STATIC
+from onefold.server.dashboard.rendering import LONGEST_JSON, STATIC, pretty_json
 from tests.dashboard.conftest import LogIn
 from tests.dashboard.seed import HOSTILE, Seeded
 
@@ -308,3 +308,10 @@ def test_a_page_works_without_scripts(seeded: Seeded, url: str, browser: Browser
 
     expect(page.locator(".toast")).to_contain_text("The job is cancelled.")
     plain.close()
+
+
+def test_a_long_text_full_of_quotes_is_one_token() -> None:
+    shown = pretty_json({"text": '"' * LONGEST_JSON})
+
+    assert shown.count('<span class="json-text">') == 1
+    assert shown.count('<span class="json-key">') == 1

@@ -132,6 +132,68 @@ def test_a_changed_cookie_is_no_session(onefold: Onefold, url: str) -> None:
         assert Answer(url, "GET", "/jobs", cookie=wrong).status == 303
 
 
+def test_a_cookie_of_another_server_on_this_machine_is_replaced(onefold: Onefold, url: str) -> None:
+    other = "onefold_session=of.another.server"
+
+    first = Answer(url, "GET", "/api-keys", cookie=other)
+    fields = urlencode({"onefold_key": first.key, "scope": "read"})
+    made = Answer(url, "POST", "/api-keys", fields, cookie=first.cookie)
+
+    assert made.status == 200
+    assert len(onefold.api_keys.find(None)) == 1
+
+
+def test_cookies_of_other_applications_are_skipped(onefold: Onefold, url: str) -> None:
+    cookie = logged_in(url, onefold, "admin").cookie
+
+    answer = Answer(url, "GET", "/jobs", cookie=f'seen; choice={{"a b": 1}}; {cookie}; path=/')
+
+    assert answer.status == 200
+
+
+def test_a_form_that_is_out_of_date_says_what_to_do(onefold: Onefold, url: str) -> None:
+    cookie = logged_in(url, onefold, "admin").cookie
+
+    for fields in ({}, {"onefold_key": "of.an.earlier.server"}):
+        answer = Answer(url, "POST", "/dead/all", urlencode(fields), cookie=cookie)
+        assert answer.status == 400
+        assert "Nothing was done. Open the page again" in answer.text
+
+
+def test_a_strange_request_is_no_error_of_the_server(url: str) -> None:
+    many = "&".join(f"field{number}=1" for number in range(2000))
+
+    assert Answer(url, "GET", "/events", host="not a host").status == 204
+    assert Answer(url, "GET", f"/jobs?{many}").status == 200
+    assert Answer(url, "POST", "/login", "key=x", origin="http://[").status == 403
+    assert Answer(url, "POST", "/login", many).status == 400
+    page = Answer(url, "GET", "/api-keys")
+    fields = urlencode({"onefold_key": page.key, "do": "replay", "done": "9" * 5000})
+    assert Answer(url, "POST", "/dead/all", fields, cookie=page.cookie).status == 200
+
+
+def test_the_list_of_dead_letters_never_leads_to_another_site(onefold: Onefold, url: str) -> None:
+    cookie = logged_in(url, onefold, "admin").cookie
+    key = Answer(url, "GET", "/jobs", cookie=cookie).key
+    fields = urlencode({"onefold_key": key, "back": "//evil.example"})
+
+    answer = Answer(url, "POST", "/dead/selected", fields, cookie=cookie)
+
+    assert answer.headers["location"].startswith("/?notice=")
+
+
+def test_a_stream_without_a_database_ends_so_that_the_browser_tries_again() -> None:
+    settings = ServerSettings(anonymous=True, push=False, access_log=False, secret=SECRET)
+    with (
+        Onefold("postgresql://nobody@127.0.0.1:1/nothing") as away,
+        serving(create_app(away, settings)) as url,
+    ):
+        answer = Answer(url, "GET", "/events")
+
+    assert answer.status == 200
+    assert "event: unavailable" in answer.text
+
+
 def test_the_cookie_is_not_for_scripts_and_other_sites(onefold: Onefold, url: str) -> None:
     attributes = logged_in(url, onefold, "admin").headers["set-cookie"].split("; ")[1:]
 
@@ -191,7 +253,17 @@ def test_another_site_cannot_log_a_visitor_in(onefold: Onefold, url: str) -> Non
     assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example", "/\\evil.example"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "/\n/evil.example",
+        "/\N{LATIN SMALL LETTER U WITH DIAERESIS}",
+    ],
+)
 def test_a_login_never_leads_to_another_site(onefold: Onefold, url: str, wanted: str) -> None:
     made = onefold.api_keys.create(scopes=["admin"])
 

@@ -5,9 +5,14 @@ Only `main` can be imported without the extra. `ExitCode` has every exit status.
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import re
 import sys
+from contextlib import suppress
 from enum import IntEnum
+from pathlib import Path
 from typing import NoReturn, cast
 
 from onefold.errors import OnefoldError, UsageError
@@ -20,19 +25,22 @@ class ExitCode(IntEnum):
 
     SUCCESS = 0
     FAILURE = 1
-    """The command was not possible, a check found a problem, or the reader of the output ended."""
+    """The command was not possible, a check found a problem, or the output cannot be written."""
     USAGE = 2
     """The arguments or the settings are wrong. Nothing was changed."""
     INTERRUPTED = 130
     """Ctrl-C, as shells count it: 128 and the number of the signal."""
 
 
+_UNWRITABLE = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
+"""The errors of an output that is a file. That of a pipe ends a command quietly."""
 _USER = re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):.*@", re.IGNORECASE)
 _PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
 def main() -> None:
     """Run the command line. An error of Onefold is one message on stderr, without a traceback."""
+    _open_output()
     try:
         from onefold.cli.commands import app
     except ModuleNotFoundError as error:
@@ -51,6 +59,11 @@ def main() -> None:
         _fail(str(error), ExitCode.USAGE)
     except OnefoldError as error:
         _fail(str(error), ExitCode.FAILURE)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        sys.stdout = _nowhere()  # what is buffered would fail again at the exit
+        _fail(f"The output cannot be written: {error.strerror}.", ExitCode.FAILURE)
     except misused as error:
         error.message = without_passwords(error.message)
         error.show()
@@ -58,9 +71,22 @@ def main() -> None:
     sys.exit(status if isinstance(status, int) else ExitCode.SUCCESS)
 
 
+def _open_output() -> None:
+    """Make the output accept every text, and exist: a shell can close it."""
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> io.TextIOWrapper:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
 def _fail(sentence: str, status: ExitCode) -> NoReturn:
-    # rich may not be installed.
-    print(f"onefold: {without_passwords(sentence)}", file=sys.stderr)  # noqa: T201
+    with suppress(OSError):  # the exit code is left
+        # rich may not be installed.
+        print(f"onefold: {without_passwords(sentence)}", file=sys.stderr)  # noqa: T201
     sys.exit(status)
 
 

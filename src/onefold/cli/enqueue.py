@@ -87,7 +87,8 @@ def enqueue(
         "tags": tag or None,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    value = parsers.json_value(sys.stdin.read() if payload == FROM_INPUT else payload, "payload")
+    text = sys.stdin.buffer.read() if payload == FROM_INPUT else payload
+    value = parsers.json_value(text, "payload")
     if (job := cli.onefold.jobs.get(kind)) is not None:
         job.declaration.arguments.from_payload(value, run=None)  # raises if it does not fit
         options = job.declaration.options(value, cast("EnqueueOptions", options))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 import typer
 
-from onefold import ConflictingOptions, InvalidInput
 from onefold.app.keys import KeyFilters  # noqa: TC001 - read by typer
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.jobs import AfterOption, PageOption  # noqa: TC001 - read by typer
@@ -42,8 +40,6 @@ StepOption: TypeAlias = Annotated[
 ]
 
 COLUMNS = ("surface", "scope", "key", "state", "since", "lease until", "expires")
-ANSWERED = frozenset({"form", "http"})
-"""The surfaces whose results are HTTP responses."""
 
 
 def read_filters(
@@ -150,7 +146,15 @@ def settle(
     step: StepOption = None,
 ) -> None:
     """Store a result for a key or a step, even if an attempt holds it."""
-    given = _given("" if step else surface, result, status, body, content_type)
+    from onefold.web.idempotency.stored_response import operator_result
+
+    given = operator_result(
+        "" if step else surface,
+        None if result is None else json_value(result, "result"),
+        status=status,
+        body=body,
+        media_type=content_type,
+    )
     settled = cli.calls.keys.force_settle(scope, key, given, surface=surface, step=step)
     cli.answer(
         {"settled": settled},
@@ -164,22 +168,6 @@ def sweep(cli: CliContext) -> None:
     """Delete expired keys of all tenants, as workers do."""
     swept = cli.onefold.deliveries.sweep()
     cli.answer({"swept": swept}, f"Deleted {swept} expired keys.")
-
-
-def _given(
-    surface: str, result: str | None, status: int | None, body: str, content_type: str
-) -> Any:
-    if surface not in ANSWERED:
-        if status is not None or body:
-            raise ConflictingOptions("status", "and --body are only for keys of http and form")
-        return None if result is None else json_value(result, "result")
-    if status is None or result is not None:
-        raise InvalidInput("status", f"is required for a key of {surface}, instead of --result")
-    from onefold.web.http import HttpResponse
-    from onefold.web.idempotency.stored_response import Kept, to_stored
-
-    headers = (("Content-Type", content_type),) if body else ()
-    return json.loads(to_stored(HttpResponse(status, headers, body.encode()), Kept()))
 
 
 def _unchanged(step: str | None) -> str:

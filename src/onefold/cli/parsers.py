@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 MOST_PROCESSES: Final = 1000
+QUOTED: Final = 200
+"""Characters of wrong JSON in an error."""
 UNITS: Final = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -67,12 +69,12 @@ def day_or_time(text: str, field: str, alternative: str = "") -> datetime:
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
 
 
-def json_value(text: str, field: str) -> Any:
+def json_value(text: str | bytes, field: str) -> Any:
     """Read JSON."""
     try:
         return json.loads(text)
-    except ValueError:
-        raise InvalidInput(field, f"must be JSON, got {text!r}") from None
+    except (ValueError, RecursionError):
+        raise InvalidInput(field, f"must be JSON, got {text[:QUOTED]!r}") from None
 
 
 def examples(*lines: str) -> str:

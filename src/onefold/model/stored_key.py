@@ -142,7 +142,7 @@ def after(text: object) -> tuple[str, str, str]:
         return ("", "", "")
     try:
         place = msgspec.json.decode(str(text), type=tuple[str, str, str])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeEncodeError):
         place = None
     # PostgreSQL accepts no NUL, so a key does not contain one either.
     if place is None or any("\0" in part for part in place):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from onefold.errors import DatabaseError, InvalidInput
 from onefold.server.asgi_io import read_body, request_of
 from onefold.server.dashboard.page import Incoming
 from onefold.server.dispatch import PathApp
 from onefold.server.request_context import Reply
-from onefold.server.routes.events import HEADERS, stream
+from onefold.server.routes.events import HEADERS, farewell, stream
 from onefold.web.http import HttpResponse
 from onefold.web.problems import Refused
 
@@ -73,7 +74,10 @@ class DashboardPath(PathApp):
         sessions, server = self._dashboard.sessions, self._server
         try:
             session = await asyncio.to_thread(sessions.find, incoming)
-        except Refused:
+        except DatabaseError:
+            # A browser reconnects after the end of a stream, but not after an error.
+            return HttpResponse(200, HEADERS, farewell("unavailable"))
+        except (Refused, InvalidInput):
             session = None
         if session is None or server.feed.is_full:
             # A browser does not reconnect after 204.

@@ -9,21 +9,27 @@ from __future__ import annotations
 import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from itsdangerous import BadSignature, Signer
 
 from onefold import __version__
 from onefold.errors import DatabaseError, InvalidInput, JobNotFound, OnefoldError, QueueNotFound
 from onefold.server.dashboard.navigation import NAVIGATION, PAGES
-from onefold.server.dashboard.page import FRAGMENT, Page, PageFinder, PageRequest, Redirect
+from onefold.server.dashboard.page import (
+    FRAGMENT,
+    Page,
+    PageFinder,
+    PageRequest,
+    Redirect,
+    own_path,
+)
 from onefold.server.dashboard.rendering import STATIC, environment
 from onefold.server.dashboard.sessions import (
     TENANT,
     DashboardSession,
     Sessions,
     at_tenant,
-    cookie_of,
     set_cookie,
 )
 from onefold.web.forms.form import Form
@@ -33,7 +39,14 @@ from onefold.web.http import HttpResponse
 from onefold.web.idempotency.body import digested
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.keyed_routes import RouteRegistry
-from onefold.web.problems import Refused
+from onefold.web.problems import (
+    KEY_EXPIRED,
+    KEY_INVALID,
+    KEY_MISSING,
+    KEY_REUSED,
+    OUTCOME_UNKNOWN,
+    Refused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +87,27 @@ _MISSING: Final = {
         "There is no such queue: it has no settings, no limits and no jobs.",
     ),
 }
+_OUTDATED: Final = (
+    "This page is out of date",
+    "The form is not of your session, or its page was open for too long. Nothing was done. Open the"
+    " page again, and repeat what you did.",
+)
+_OF_FORMS: Final = {
+    KEY_MISSING.code: _OUTDATED,
+    KEY_INVALID.code: _OUTDATED,
+    KEY_EXPIRED.code: _OUTDATED,
+    KEY_REUSED.code: (
+        "Sent before",
+        "This form was sent before, with other values. Nothing was done now. Open the page again,"
+        " and look at what the first one has done.",
+    ),
+    OUTCOME_UNKNOWN.code: (
+        "The outcome is unknown",
+        "The server stopped while it did this, so it may be done, or done in part. Nothing was done"
+        " now. Open the page again, look at what is done, and repeat what is not.",
+    ),
+}
+"""Titles and texts in place of those for programs, by the code of the problem."""
 _HTML: Final = ("content-type", "text/html; charset=utf-8")
 _NO_STORE: Final = ("cache-control", "no-store")
 
@@ -147,7 +181,7 @@ class Dashboard:
                 session = self.sessions.find(incoming)
                 if session is None:
                     return self._to_login(incoming)
-                is_new = session.is_anonymous and not cookie_of(incoming)
+                is_new = session.is_anonymous and not self.sessions.has_cookie(incoming)
             response = self._visited(route, incoming, session, values)
         except Exception as error:  # noqa: BLE001 - the visitor receives a page about any error
             return self._failed(incoming, session, _failure_of(error))
@@ -310,13 +344,7 @@ def _done(route: PageRoute, request: PageRequest) -> Page | Redirect:
     except DatabaseError:
         raise
     except OnefoldError as error:
-        return Redirect(back(request), str(error), failed=True)
-
-
-def back(request: PageRequest) -> str:
-    """The path of the page that a form was on, from its field `back`; else the first page."""
-    path = request.form.get("back", "/")
-    return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
+        return Redirect(own_path(request.form.get("back", "/")), str(error), failed=True)
 
 
 def _confirmation(request: PageRequest) -> Page:
@@ -324,7 +352,7 @@ def _confirmation(request: PageRequest) -> Page:
     values = {
         "question": request.form["confirm"],
         "fields": request.fields,
-        "back": back(request),
+        "back": own_path(request.form.get("back", "/")),
     }
     return Page("confirm.html", values)
 
@@ -336,7 +364,7 @@ def _check_origin(incoming: Incoming) -> None:
     site, origin = incoming.http.value("sec-fetch-site"), incoming.http.value("origin")
     is_ours = site in {None, "same-origin", "none"}
     if is_ours and site is None and origin is not None:
-        is_ours = urlsplit(origin).netloc == incoming.http.value("host")
+        is_ours = origin.partition("://")[2] == incoming.http.value("host")
     if not is_ours:
         raise PageFailure(
             403, "Another site", "This form was sent by another site. Nothing was done."
@@ -349,7 +377,8 @@ def _failure_of(error: Exception) -> PageFailure:
             return error
         case Refused():
             problem = error.problem
-            return PageFailure(problem.status, problem.title, problem.detail)
+            texts = _OF_FORMS.get(problem.code, (problem.title, problem.detail))
+            return PageFailure(problem.status, *texts)
         case JobNotFound() | QueueNotFound():
             return PageFailure(404, *_MISSING[type(error)])
         case InvalidInput():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -9,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 
+from onefold.errors import InvalidInput
 from onefold.web.http import HttpRequest
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 FRAGMENT: Final = "onefold-fragment"
 """The header of a request for the parts of a page that change."""
 MOST_FIELDS: Final = 1000
+"""More are ignored in a URL."""
+_OWN_PATH: Final = re.compile(r"/(?![/\\])[!-~]*")
+"""Browsers remove tabs and line feeds, so that `/<tab>/host` is another site."""
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +89,8 @@ class PageRequest:
 
     @property
     def _pairs(self) -> Pairs:
-        return parse_qsl(self.incoming.http.query, max_num_fields=MOST_FIELDS)
+        fields = self.incoming.http.query.split("&")
+        return parse_qsl("&".join(fields[:MOST_FIELDS]))
 
     @cached_property
     def form(self) -> dict[str, str]:
@@ -99,7 +105,10 @@ class PageRequest:
     def fields(self) -> Pairs:
         """The fields of a submitted form, in order."""
         text = self.incoming.body.decode("utf-8", "replace")
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        try:
+            return parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            raise InvalidInput("form", f"has more than {MOST_FIELDS} fields") from None
 
     @property
     def here(self) -> str:
@@ -110,6 +119,11 @@ class PageRequest:
         """The URL of a page of the dashboard: `url("/jobs", state="dead")`."""
         given = {name.rstrip("_"): value for name, value in query.items() if value}
         return self.incoming.root + path + (f"?{urlencode(given)}" if given else "")
+
+
+def own_path(text: str) -> str:
+    """The path of a page of this dashboard, as a client sent it; else that of the first page."""
+    return text if _OWN_PATH.fullmatch(text) else "/"
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -28,9 +28,10 @@ MEDIA_TYPES: Final = {
 LONGEST_JSON: Final = 20_000
 """Characters of a value that a page shows."""
 _TOKEN: Final = re.compile(
-    r'(?P<key>"(?:[^"\\]|\\.)*")(?=:)|(?P<text>"(?:[^"\\]|\\.)*")'
+    r'(?P<text>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))'
     r"|(?P<number>-?\d[\d.eE+-]*)|(?P<word>\b(?:true|false|null)\b)"
 )
+"""A text may end where the value was shortened: it must not be read again from each quote in it."""
 
 
 class StaticFiles:
@@ -94,8 +95,9 @@ def pretty_json(value: Any) -> Markup:
     end = 0
     for token in _TOKEN.finditer(text):
         pieces.append(escape(text[end : token.start()]))
-        pieces.append(Markup('<span class="json-{}">{}</span>').format(token.lastgroup, token[0]))
         end = token.end()
+        name = "key" if text.startswith(":", end) else token.lastgroup
+        pieces.append(Markup('<span class="json-{}">{}</span>').format(name, token[0]))
     pieces.append(escape(text[end:]))
     if rest > 0:
         pieces.append(Markup("\n<em>… {} more characters</em>").format(f"{rest:,}"))

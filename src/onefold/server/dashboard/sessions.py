@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime, timedelta
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
@@ -96,6 +95,10 @@ class Sessions:
         session = DashboardSession(id=session_id, tenant="", role="admin", name="this machine")
         return at_tenant(session, incoming)
 
+    def has_cookie(self, incoming: Incoming) -> bool:
+        """Whether the request has a cookie that is valid: one of another server is not."""
+        return bool(self._read(cookie_of(incoming))[0])
+
     def is_valid(self, session: DashboardSession) -> bool:
         """Whether a session that was found before is still accepted."""
         if session.is_anonymous:
@@ -151,14 +154,13 @@ def at_tenant(session: DashboardSession, incoming: Incoming) -> DashboardSession
 
 def cookie_of(incoming: Incoming, name: str = COOKIE) -> str:
     """The value of a cookie; empty if there is none."""
-    cookies = SimpleCookie()
-    for header in incoming.http.values("cookie"):
-        try:
-            cookies.load(header)
-        except CookieError:
-            continue
-    found = cookies.get(name)
-    return "" if found is None else found.value
+    # Not SimpleCookie, which reads nothing after a cookie of another application that it rejects.
+    pairs = (
+        pair.strip() for header in incoming.http.values("cookie") for pair in header.split(";")
+    )
+    # The first one: browsers begin with that of the longest path.
+    found = next((pair for pair in pairs if pair.startswith(f"{name}=")), "")
+    return found.partition("=")[2]
 
 
 def set_cookie(value: str, incoming: Incoming, name: str = COOKIE) -> str:

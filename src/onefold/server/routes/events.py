@@ -124,12 +124,12 @@ async def stream(
             if time.monotonic() - checked >= CHECK:
                 checked = time.monotonic()
                 if (refusal := await _refusal(counts)) is not None:
-                    yield _farewell(refusal)
+                    yield farewell(refusal)
                     return
             if taken:
                 yield b"".join(map(_frame, taken))
             elif subscription.end is not None:
-                yield _farewell(subscription.end)
+                yield farewell(subscription.end)
                 return
             else:
                 yield b": still here\n\n"
@@ -163,7 +163,8 @@ def _greeting(subscription: Subscription) -> bytes:
     return f"retry: {RETRY}\n: listening\n\n".encode() + gap + f"{at}\n".encode()
 
 
-def _farewell(end: Farewell) -> bytes:
+def farewell(end: Farewell) -> bytes:
+    """The last event of a stream: why it ends."""
     name, detail = _ENDS[end]
     return _unnumbered(name, {"detail": detail})
 

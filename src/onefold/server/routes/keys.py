@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.errors import InvalidInput
 from onefold.model.checks import qualified, shown
 from onefold.model.stored_key import JOB, PUBLISH, KeyHolder, KeyPage, KeyState, StoredKey, Why
 from onefold.model.wire import Body
 from onefold.server.request_context import Reply, RouteTable
 from onefold.server.routes.claims import Released, Settled
-from onefold.web.http import HttpResponse
-from onefold.web.idempotency.stored_response import Kept, to_stored
+from onefold.web.idempotency.stored_response import MEDIA_TYPE, operator_result
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
@@ -26,11 +25,7 @@ ROUTES: Final = RouteTable("keys")
 
 PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Status: TypeAlias = Annotated[int, msgspec.Meta(ge=200, le=599)]
-MediaType: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[!-~][ -~]{0,254}$(?!\n)")]
-"""A header value without line breaks."""
-
-ANSWERED: Final = frozenset({"form", "http"})
-"""The surfaces whose results are HTTP responses."""
+MediaType: TypeAlias = Annotated[str, msgspec.Meta(pattern=MEDIA_TYPE)]
 
 
 class KeysQuery(Body):
@@ -188,7 +183,13 @@ async def settle_key(request: RequestContext) -> Reply:
     """
     body: SettleKeyBody = request.body
     surface, key = _claimed(request), request.path["key"]
-    result = result_of(body, "" if body.step else surface)
+    result = operator_result(
+        "" if body.step else surface,
+        body.result,
+        status=body.status,
+        body=body.body,
+        media_type=body.content_type,
+    )
     settled = await request.calls.keys.aforce_settle(
         body.scope, key, result, surface=surface, step=body.step
     )
@@ -202,19 +203,6 @@ def _claimed(request: RequestContext) -> str:
             "surface", "'job' can only be read: cancel or delete the job to release its unique key"
         )
     return surface
-
-
-def result_of(body: SettleKeyBody, surface: str) -> Any:
-    """The result to store for a key of a surface: of http and form, a response."""
-    if surface not in ANSWERED:
-        if body.status is not None or body.body:
-            raise ConflictingOptions("status", "and body are only for keys of http and form")
-        return body.result
-    if body.status is None or body.result is not None:
-        raise InvalidInput("status", f"is required for a key of {surface}, instead of a result")
-    headers = (("Content-Type", body.content_type),) if body.body else ()
-    response = HttpResponse(body.status, headers, body.body.encode())
-    return json.loads(to_stored(response, Kept()))
 
 
 def _read(text: str) -> Any:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.errors import InvalidInput
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.web.http import Header, HttpResponse, accepts_coding, codings, decoded
 from onefold.web.idempotency.encryption import UnreadableAnswer, is_sealed
@@ -28,6 +30,10 @@ VERSION: Final = 1
 
 MAX_BODY: Final = 1024 * 1024
 MAX_HEADERS: Final = 16 * 1024
+ANSWERED: Final = frozenset({"form", "http"})
+"""The surfaces whose results are HTTP responses."""
+MEDIA_TYPE: Final = r"^[!-~][ -~]{0,254}$(?!\n)"
+"""A header value without line breaks."""
 ORIGINAL_REQUEST_ID: Final = "Idempotency-Original-Request-Id"
 
 _HOP_BY_HOP: Final = frozenset(
@@ -130,6 +136,28 @@ def to_stored(answer: HttpResponse, kept: Kept) -> str:
         return _write(_Written(v=VERSION, status=answer.status, headers=headers, text=text))
     encoded = base64.b64encode(answer.body).decode()
     return _write(_Written(v=VERSION, status=answer.status, headers=headers, base64=encoded))
+
+
+def operator_result(
+    surface: str,
+    result: Any,
+    *,
+    status: int | None = None,
+    body: str = "",
+    media_type: str = "application/json",
+) -> Any:
+    """The result that an operator stores for a key of a surface: of http and form, a response."""
+    if surface not in ANSWERED:
+        if status is not None or body:
+            raise ConflictingOptions("status", "and body are only for keys of http and form")
+        return result
+    if status is None or result is not None:
+        raise InvalidInput("status", f"is required for a key of {surface}, instead of a result")
+    if not re.search(MEDIA_TYPE, media_type):
+        raise InvalidInput("content_type", f"must be one line of ASCII, got {media_type[:100]!r}")
+    headers = (("Content-Type", media_type),) if body else ()
+    content = checks.text(body, "body", longest=MAX_BODY).encode()
+    return json.loads(to_stored(HttpResponse(status, headers, content), Kept()))
 
 
 def entomb(answer: HttpResponse, kept: Kept, *, sha256: str = "", length: int = 0) -> str:

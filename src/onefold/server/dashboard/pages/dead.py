@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,7 +13,7 @@ from onefold.model.checks import qualified
 from onefold.model.ids import parse_id
 from onefold.model.job import JobPage
 from onefold.operations import jobs
-from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
+from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect, own_path
 from onefold.server.dashboard.pages.jobs import of_tenant
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ PAGE: Final = 50
 BATCH: Final = 200
 """Dead letters per request: the page shows progress in between."""
 FILTERS: Final = ("queue", "kind", "reason", "error_type", "from", "before")
+_COUNT: Final = re.compile(r"[0-9]{1,12}")
 REASONS: Final = ("failed", "poison", "expired", "ack timeout")
 
 
@@ -70,7 +72,7 @@ def drop_selected(request: PageRequest) -> Redirect:
 
 def _change_selected(request: PageRequest, change: Change, done: str) -> Redirect:
     ids = list(dict.fromkeys(map(parse_id, request.values("id"))))
-    where = request.form.get("back", "/dead")
+    where = own_path(request.form.get("back", "/dead"))
     if not ids:
         return Redirect(where, "Select one or more dead letters first.", failed=True)
     store, tenant = request.calls.context.store, request.session.tenant
@@ -149,9 +151,10 @@ def _moment(text: str | None, name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        read = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(name, f"must be a time such as 2026-01-31T12:00, got {text!r}") from None
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
 
 
 def _list(filters: Mapping[str, str | None]) -> str:
@@ -160,7 +163,7 @@ def _list(filters: Mapping[str, str | None]) -> str:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return int(text) if _COUNT.fullmatch(text) else 0
 
 
 def _letters(count: int) -> str:

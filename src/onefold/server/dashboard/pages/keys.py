@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -14,14 +15,8 @@ from onefold.errors import InvalidInput
 from onefold.model.stored_key import HELD, JOB, KEY_STATES, KeyPage, after, cursor
 from onefold.operations.stored_keys import HIDDEN
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
-from onefold.server.routes.keys import (
-    ANSWERED,
-    SettleKeyBody,
-    result_of,
-    shown_holder,
-    shown_key,
-    stored_scope,
-)
+from onefold.server.routes.keys import shown_holder, shown_key, stored_scope
+from onefold.web.idempotency.stored_response import ANSWERED, operator_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,23 +187,22 @@ def release_key(request: PageRequest) -> Redirect:
 def settle_key(request: PageRequest) -> Redirect:
     """Mark a key as done with a result, also if an attempt holds it."""
     surface, scope, key = after(request.form.get("place", ""))
-    result = result_of(_settlement(request.form, surface), surface)
+    result = _settlement(request.form, surface)
     done = request.calls.keys.force_settle(scope, key, result, surface=surface)
     notice = "The key is settled: each request with it receives this result." if done else NO_STATUS
     return _back(surface, scope, key, notice, done=done)
 
 
-def _settlement(form: dict[str, str], surface: str) -> SettleKeyBody:
+def _settlement(form: dict[str, str], surface: str) -> Any:
     if surface not in ANSWERED:
         try:
-            return SettleKeyBody(result=json.loads(form.get("result", "").strip() or "null"))
+            return json.loads(form.get("result", "").strip() or "null")
         except (ValueError, RecursionError):
             raise InvalidInput("result", "must be JSON, such as null or a text in quotes") from None
-    try:
-        given = {"status": int(form.get("status", "")), "body": form.get("body", "")}
-        return msgspec.convert(given, SettleKeyBody)
-    except (ValueError, msgspec.ValidationError):
-        raise InvalidInput("status", "must be a number from 200 to 599") from None
+    status = form.get("status", "")
+    if not re.fullmatch("[2-5][0-9]{2}", status):
+        raise InvalidInput("status", "must be a number from 200 to 599")
+    return operator_result(surface, None, status=int(status), body=form.get("body", ""))
 
 
 def _back(surface: str, scope: str, key: str, notice: str, *, done: bool) -> Redirect:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from onefold.errors import InvalidInput
 from onefold.model import checks
-from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
+from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect, own_path
 from onefold.server.dashboard.pages.jobs import STATES, find_jobs
 
 PAGES: Final = PageTable()
@@ -77,5 +77,4 @@ def _jobs(name: str, value: str) -> Redirect:
 
 def _next(values: dict[str, str]) -> str:
     """Where a visitor wanted to go; only a path of this dashboard."""
-    path = values.get("next", "/")
-    return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
+    return own_path(values.get("next", "/"))
