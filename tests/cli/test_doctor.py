@@ -1,6 +1,8 @@
 """`onefold doctor` on real databases, healthy and not."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,21 @@ def test_tables_that_are_missing_are_a_problem(onefold_command: Run, postgres_ur
 
     assert done.returncode == 1
     assert "onefold migrate" in done.stdout
+
+
+def test_a_file_of_another_application_is_not_changed(
+    onefold_command: Run, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("create table invoice (id)")
+    before = other.read_bytes()
+
+    done = onefold_command("doctor", "--database", f"sqlite:///{other}")
+
+    assert done.returncode == 2
+    assert "has no tables of Onefold. `onefold migrate` creates it." in done.stderr
+    assert other.read_bytes() == before
 
 
 def test_a_file_that_is_missing_is_not_made(onefold_command: Run, tmp_path: Path) -> None:

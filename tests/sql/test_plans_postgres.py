@@ -6,6 +6,7 @@ for its parameters, and without knowing them, as a prepared statement may be fro
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -16,7 +17,17 @@ from psycopg import sql as compose
 from onefold import Onefold
 from onefold.databases.postgres.exchanges import SESSION
 from onefold.operations.statement import Sql, Statement, compiled, in_schema
-from tests.fixtures.backlog import FENCE, HOUR, NOW, Backlog, fills, hot_statements, job_id, takes
+from tests.fixtures.backlog import (
+    FENCE,
+    HOUR,
+    NOW,
+    Backlog,
+    fills,
+    hot_statements,
+    job_id,
+    takes,
+    watched,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,6 +253,16 @@ def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
     # The one row is the head of its priority; dead entries of the index are not rows.
     assert cost.rows <= 3
     assert cost.faults == ()
+
+
+def test_what_operators_watch_reads_nothing_that_has_ended(
+    databases: dict[Backlog, Database],
+) -> None:
+    database = databases[BIG]
+
+    for statement, mode in product(watched(database.sql, "retrying", "dead"), MODES):
+        cost = database.cost(statement, mode)
+        assert cost.rows <= SPARE, (statement.name, mode)
 
 
 def test_counting_what_waits_reads_nothing_that_has_ended(

@@ -14,7 +14,7 @@ import pytest
 from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import pending
 from onefold.operations.statement import Sql, Statement
-from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements, job_id, takes
+from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements, job_id, takes, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +134,13 @@ def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
 
     assert found == []
     assert cost < 300
+
+
+def test_what_operators_watch_costs_the_same_with_a_million_finished_jobs(
+    small: sqlite3.Connection, big: sqlite3.Connection
+) -> None:
+    for statement in watched(SQL, "running", "retrying", "dead"):
+        assert steps(big, statement) <= 2 * steps(small, statement), statement.name
 
 
 def test_counting_what_waits_reads_nothing_that_has_ended(big: sqlite3.Connection) -> None:

@@ -183,11 +183,12 @@ def chosen(context: typer.Context, database: str | None, schema: str, app: str |
 def refuse_absent(onefold: Onefold) -> None:
     """A command that only reads must not create the database."""
     database = onefold.context.database
-    if isinstance(database, SqliteDatabase) and not database.path.exists():
+    if isinstance(database, SqliteDatabase) and database.is_absent():
+        found = "has no tables of Onefold" if database.path.exists() else "does not exist"
         raise UsageError(
-            f"The database {database.label} does not exist. `onefold migrate` creates it. To use"
-            " another one, set --database URL or ONEFOLD_DATABASE, or the application that has it:"
-            " --app MODULE:APP or ONEFOLD_APP."
+            f"The database {database.label} {found}. `onefold migrate` creates it. To use another"
+            " one, set --database URL or ONEFOLD_DATABASE, or the application that has it: --app"
+            " MODULE:APP or ONEFOLD_APP."
         )
 
 

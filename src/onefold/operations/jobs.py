@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
 from onefold.model import checks
@@ -18,13 +19,13 @@ from onefold.model.timestamps import from_micros, to_micros
 from onefold.operations.attempts import Past
 from onefold.operations.endings import Locked, Move, apply, remove
 from onefold.operations.replay import Replayable, Rivals, rivals
-from onefold.operations.statement import ids_by_shard, in_all_shards
+from onefold.operations.statement import ids_by_shard
 from onefold.operations.unique_keys import Stand, insert_successors, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.statement import Dialect, Operation, Row, Sql
 
 PAGE_LIMIT: Final = 10_000
 RECENT_DUPLICATES: Final = 20
@@ -175,18 +176,42 @@ def _find(
         before = cursor if before is None else min(before, cursor)
     elif cursor is not None:
         after = cursor if after is None else max(after, cursor)
-    rows = yield from in_all_shards(
-        sql,
-        "find_jobs_newest" if newest_first else "find_jobs",
-        tenant=tenant,
-        limit=limit + 1,
-        after=after,
-        before=before,
-        **_filter_parameters(wanted),
-    )
+    rows: list[Row] = []
+    for shard in sql.visited:
+        statement = sql(
+            "find_jobs_newest" if newest_first else "find_jobs",
+            shard=shard,
+            tenant=tenant,
+            limit=limit + 1,
+            after=after,
+            before=before,
+            **_filter_parameters(wanted),
+        )
+        states, retrying = wanted.states or (), wanted.retrying is True
+        text = _narrowed(statement.text, sql.dialect, states, retrying=retrying)
+        rows += yield replace(statement, text=text)
     jobs = sorted(map(Job.from_row, rows), key=lambda job: job.id, reverse=newest_first)
     page = tuple(jobs[:limit])
     return JobPage(page, page[-1].id if len(jobs) > limit else None)
+
+
+_ANY_STATE: Final = {
+    "postgres": "(:states::smallint[] is null or j.state = any(:states::smallint[]))",
+    "sqlite": "(:states is null or j.state in (select value from json_each(:states)))",
+}
+
+
+@cache
+def _narrowed(text: str, dialect: Dialect, states: tuple[int, ...], *, retrying: bool) -> str:
+    """The text for a state that has a partial index, which is used for a literal only."""
+    if states not in {(1,), (3,)} and not retrying:
+        return text
+    attempts = " and j.attempt > 0" if retrying else ""
+    narrow = text.replace(_ANY_STATE[dialect], f"j.state = {states[0]}{attempts}")
+    if states == (1,) and dialect == "sqlite":
+        # Running jobs are few, and their index has another order: sorted, none but them is read.
+        return narrow.replace("order by j.id", "order by +j.id")
+    return narrow
 
 
 def _filter_parameters(wanted: JobFilter) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -261,6 +261,20 @@ class SqliteDatabase:
                     self._migrate(state)
         assert state.identity is not None
         return state.identity
+
+    def is_absent(self) -> bool:
+        """Whether there is no file, or one without tables of ours. Nothing is created or changed.
+
+        A file that cannot be read is not absent: its first use raises the error.
+        """
+        if not self.path.exists():
+            return True
+        address = f"{self.path.absolute().as_uri()}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                return not execute(connection, self.sql("has_identity"), lambda: 0)
+        except sqlite3.Error:
+            return False
 
     def exchanges(self) -> None:
         """None: the writer thread is the fastest way."""

@@ -106,7 +106,11 @@ create index job_keep on onefold.job (shard, keep_until) where keep_until is not
 create index job_expiring on onefold.job (shard, expires_at)
     where state = 0 and expires_at is not null;
 
-create index job_dead on onefold.job (shard, tenant, queue, id) where state = 3;
+-- What operators look at, by time: jobs that are dead, and jobs that have failed and are tried again.
+create index job_dead on onefold.job (shard, tenant, id, queue) where state = 3 and not stripped;
+
+create index job_retrying on onefold.job (shard, tenant, id, queue)
+    where state = 0 and attempt > 0;
 
 -- Deliveries that did not complete their job. The job's own row describes the last delivery.
 create table onefold.attempt (

@@ -92,7 +92,11 @@ create index onefold_job_keep on onefold_job (shard, keep_until) where keep_unti
 create index onefold_job_expiring on onefold_job (shard, expires_at)
     where state = 0 and expires_at is not null;
 
-create index onefold_job_dead on onefold_job (shard, tenant, queue, id) where state = 3;
+-- What operators look at, by time: jobs that are dead, and jobs that have failed and are tried again.
+create index onefold_job_dead on onefold_job (shard, tenant, id, queue) where state = 3 and not stripped;
+
+create index onefold_job_retrying on onefold_job (shard, tenant, id, queue)
+    where state = 0 and attempt > 0;
 
 -- Deliveries that did not complete their job. The job's own row describes the last delivery.
 create table onefold_attempt (
