@@ -72,9 +72,7 @@ def test_tables_that_are_missing_are_a_problem(onefold_command: Run, postgres_ur
     assert "onefold migrate" in done.stdout
 
 
-def test_a_file_of_another_application_is_not_changed(
-    onefold_command: Run, tmp_path: Path
-) -> None:
+def test_a_file_of_another_application_is_not_changed(onefold_command: Run, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("create table invoice (id)")

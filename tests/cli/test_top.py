@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from onefold import Onefold
 from onefold.cli.top_screen import Rows, Top
-from tests.cli.conftest import ONEFOLD
+from tests.cli.conftest import ONEFOLD, Run
 from tests.cli.test_operators import MINUTE, bury, states
 from tests.fixtures.place import Place
 
@@ -129,6 +129,36 @@ def test_the_screen_shows_everything_at_80_by_24(place: Place) -> None:
             await shows(pilot, SCREEN.format(dead=dead, failing=failing))
 
         drive(onefold, keys)
+
+
+def test_a_terminal_receives_no_codes_of_an_error(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.enqueue("email", max_attempts=1)
+        taken = onefold.deliveries.take(worker="w", lease=MINUTE)
+        onefold.deliveries.retry(taken, error=ValueError("\x1b[2J is hidden"))
+
+        async def keys(pilot: Pilot[None]) -> None:
+            await press(pilot, "tab", "tab")
+            error = pilot.app.query_one("#errors", Rows).get_row_at(0)[-1]
+            assert str(error) == "builtins.ValueError: \\x1b[2J is hidden"
+            await press(pilot, "i")
+            await shows(pilot, "\\x1b[2J is hidden")
+
+        drive(onefold, keys)
+
+
+def test_without_a_terminal_it_names_the_command_to_use(
+    onefold_command: Run, place: Place
+) -> None:
+    with place.open() as onefold:
+        onefold.migrate()
+
+    piped = onefold_command("top", "--database", place.url)
+    often = onefold_command("top", "--database", place.url, "--every", "0s")
+
+    assert (piped.returncode, often.returncode) == (2, 2)
+    assert "onefold status --json" in piped.stderr
+    assert "at least 100ms" in often.stderr
 
 
 def test_a_queue_is_paused_and_resumed_by_one_key(place: Place) -> None:

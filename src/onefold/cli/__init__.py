@@ -42,6 +42,16 @@ def main() -> None:
     """Run the command line. An error of Onefold is one message on stderr, without a traceback."""
     _open_output()
     try:
+        _run()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        sys.stdout = _nowhere()  # what is buffered would fail again at the exit
+        _fail(f"The output cannot be written: {error.strerror}.", ExitCode.FAILURE)
+
+
+def _run() -> NoReturn:
+    try:
         from onefold.cli.commands import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
@@ -59,11 +69,6 @@ def main() -> None:
         _fail(str(error), ExitCode.USAGE)
     except OnefoldError as error:
         _fail(str(error), ExitCode.FAILURE)
-    except OSError as error:
-        if error.filename is not None or error.errno not in _UNWRITABLE:
-            raise
-        sys.stdout = _nowhere()  # what is buffered would fail again at the exit
-        _fail(f"The output cannot be written: {error.strerror}.", ExitCode.FAILURE)
     except misused as error:
         error.message = without_passwords(error.message)
         error.show()

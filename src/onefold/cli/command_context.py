@@ -7,9 +7,8 @@ commands use the database of `onefold serve` and `onefold worker`.
 
 from __future__ import annotations
 
-import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 from rich.console import Console
@@ -21,16 +20,13 @@ from onefold import ConflictingOptions, Onefold, UsageError
 from onefold.cli.app_loader import load_app
 from onefold.cli.config import DATABASE, configured
 from onefold.cli.parsers import Expand, expanded
-from onefold.cli.render import json_text
+from onefold.cli.render import escaped, json_text
 from onefold.databases.sqlite.database import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onefold import Tenant
-
-# Control characters except tab and newline.
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 DatabaseOption: TypeAlias = Annotated[
     str | None,
@@ -91,7 +87,7 @@ class CliContext:
         if self.as_json:
             _print_json(value)
         else:
-            typer.echo(_escaped(sentence))
+            typer.echo(escaped(sentence))
 
     def answer_table(
         self, value: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, none: str
@@ -109,11 +105,6 @@ def _print_json(value: object) -> None:
     typer.echo(json_text(value, indent=2))
 
 
-def _escaped(text: str) -> str:
-    """Escape control characters: keys can come from untrusted clients."""
-    return _CONTROLS.sub(lambda found: repr(found.group())[1:-1], text)
-
-
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; None is an empty cell."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -121,7 +112,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_column(column, no_wrap=not sys.stdout.isatty())
     for row in rows:
         # As text: stored values must not be read as markup.
-        table.add_row(*(Text("" if cell is None else _escaped(str(cell))) for cell in row))
+        table.add_row(*(Text("" if cell is None else escaped(str(cell))) for cell in row))
     Console(width=width()).print(table)
 
 

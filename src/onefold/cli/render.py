@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from onefold import Attempt, Job
     from onefold.model.step import Step
 
+# Control characters except tab and newline.
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 SHORT = 80
 """Characters of a message in a list."""
 
@@ -99,6 +102,11 @@ def _plain(value: object) -> object:
             return value.isoformat()
         case _:
             return str(value)
+
+
+def escaped(text: str) -> str:
+    """Escape control characters: keys and errors can come from untrusted clients."""
+    return _CONTROLS.sub(lambda found: repr(found.group())[1:-1], text)
 
 
 def when(moment: datetime | None) -> str | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from onefold import UsageError
+from onefold import InvalidInput, UsageError
 from onefold.cli.command_context import CliContext, with_context
 from onefold.cli.parsers import duration
+
+LEAST = timedelta(milliseconds=100)
 
 
 @with_context
@@ -31,6 +35,10 @@ def top(
             raise
         raise UsageError("onefold top needs the extra top: pip install 'onefold[top]'") from error
     interval = duration(every, "every")
+    if interval < LEAST:
+        raise InvalidInput("every", f"must be at least 100ms, got {every!r}")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("onefold top needs a terminal. For scripts there is: onefold status --json")
     screen = Top(cli.onefold, cli.calls, interval)
     screen.read()  # an error now is a message, not a screen
     screen.run()

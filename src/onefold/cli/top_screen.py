@@ -19,7 +19,7 @@ from onefold.cli.overview import (
     Overview,
     look,
 )
-from onefold.cli.render import SHORT, job_lines, problem
+from onefold.cli.render import SHORT, escaped, job_lines, problem
 from onefold.errors import InvalidInput, OnefoldError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Rows(DataTable[Text]):
         self.clear()
         for row in rows:
             # As text: stored values must not be read as markup.
-            cells = [Text("" if cell is None else str(cell)) for cell in row]
+            cells = [Text("" if cell is None else escaped(str(cell))) for cell in row]
             self.add_row(*cells, key=str(row[0]))
         self.move_cursor(row=min(cursor, self.row_count - 1))
 
@@ -86,7 +86,7 @@ class Details(ModalScreen[None]):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._text = text
+        self._text = escaped(text)
 
     def compose(self) -> ComposeResult:
         """The text and the keys."""
@@ -110,7 +110,7 @@ class Found(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """The title, the jobs and the keys."""
-        yield Static(self._title, markup=False)
+        yield Static(escaped(self._title), markup=False)
         yield Rows(ERROR_COLUMNS, id="found")
         yield Footer()
 

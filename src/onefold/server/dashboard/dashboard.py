@@ -89,8 +89,10 @@ _MISSING: Final = {
 }
 _OUTDATED: Final = (
     "This page is out of date",
-    "The form is not of your session, or its page was open for too long. Nothing was done. Open the"
-    " page again, and repeat what you did.",
+    (
+        "The form is not of your session, or its page was open for too long. Nothing was done. Open"
+        " the page again, and repeat what you did."
+    ),
 )
 _OF_FORMS: Final = {
     KEY_MISSING.code: _OUTDATED,
@@ -98,13 +100,17 @@ _OF_FORMS: Final = {
     KEY_EXPIRED.code: _OUTDATED,
     KEY_REUSED.code: (
         "Sent before",
-        "This form was sent before, with other values. Nothing was done now. Open the page again,"
-        " and look at what the first one has done.",
+        (
+            "This form was sent before, with other values. Nothing was done now. Open the page"
+            " again, and look at what the first one has done."
+        ),
     ),
     OUTCOME_UNKNOWN.code: (
         "The outcome is unknown",
-        "The server stopped while it did this, so it may be done, or done in part. Nothing was done"
-        " now. Open the page again, look at what is done, and repeat what is not.",
+        (
+            "The server stopped while it did this, so it may be done, or done in part. Nothing was"
+            " done now. Open the page again, look at what is done, and repeat what is not."
+        ),
     ),
 }
 """Titles and texts in place of those for programs, by the code of the problem."""
