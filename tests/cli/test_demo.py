@@ -35,7 +35,10 @@ def test_every_purchase_is_done_once_with_onefold_and_often_without(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_ends_all_processes_of_the_demo(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_end_all_processes_of_the_demo(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     command = [str(ONEFOLD), "demo", "--count", "10000"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
@@ -43,7 +46,7 @@ def test_ctrl_c_ends_all_processes_of_the_demo(tmp_path: Path) -> None:
         assert demo.stdout is not None
         demo.stdout.readline()  # the server is up
         assert processes_with(tmp_path)
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(number)
         demo.stdout.read()
 
         assert demo.wait() == 130

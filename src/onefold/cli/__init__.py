@@ -43,6 +43,8 @@ def main() -> None:
     _open_output()
     try:
         _run()
+    except KeyboardInterrupt:  # while the commands are imported
+        _fail("Interrupted.", ExitCode.INTERRUPTED)
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITABLE:
             raise

@@ -38,7 +38,7 @@ def top(
     if interval < LEAST:
         raise InvalidInput("every", f"must be at least 100ms, got {every!r}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("onefold top needs a terminal. For scripts there is: onefold status --json")
+        raise UsageError("onefold top needs a terminal. For scripts: onefold status --json")
     screen = Top(cli.onefold, cli.calls, interval)
     screen.read()  # an error now is a message, not a screen
     screen.run()

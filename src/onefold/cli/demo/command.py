@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -18,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from onefold.cli import ExitCode
 from onefold.errors import OnefoldError, UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def demo(
     """
     with TemporaryDirectory(prefix="onefold-demo-") as folder:
         os.environ["ONEFOLD_DEMO"] = folder
+        os.environ["ONEFOLD_DEMO_PARENT"] = str(os.getpid())
         try:
             from onefold.cli.demo import shop
             from onefold.cli.demo.world import World
@@ -63,8 +66,8 @@ def demo(
         world = World(_free_port(), count)
         try:
             total = asyncio.run(_run(world))
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
     if total.lost or total.doubled:
         raise PromiseBroken(total.lost, total.doubled)
 
@@ -72,6 +75,10 @@ def demo(
 async def _run(world: World) -> Effects:
     """Run all of it; returns what the shop with Onefold has done."""
     console = Console(highlight=False)
+    task = asyncio.current_task()
+    assert task is not None, "asyncio.run has made one"
+    for number in (signal.SIGTERM, signal.SIGHUP):  # also of a terminal that is closed
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with world.open() as session:
         console.print(f"The dashboard: {world.url}/", style="bold")
         with Live(console=console, auto_refresh=False, transient=True) as live:

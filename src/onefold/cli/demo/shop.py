@@ -41,6 +41,8 @@ SHIPMENTS: Final = "shipments"
 WORK: Final = 0.02
 """Seconds of a job: a killed worker is in the middle of some."""
 GRACE: Final = timedelta(seconds=5)
+PARENT: Final = "ONEFOLD_DEMO_PARENT"
+"""The variable with the process that started this one, which may have ended by now."""
 PATIENCE: Final = 30.0
 """Seconds to wait for SQLite's lock."""
 
@@ -127,7 +129,7 @@ def _plain_route(surface: str, statement: str = EFFECT) -> Any:
 
 def run_plain_worker() -> None:
     """Take a job from the table, then do it, until the process is killed."""
-    stop_with_parent(os.getppid(), GRACE)
+    stop_with_parent(int(os.environ[PARENT]), GRACE)
     with closing(sqlite3.connect(WITHOUT, timeout=PATIENCE)) as connection:
         while True:
             with connection:
@@ -183,7 +185,7 @@ def served() -> DemoApp:
 
 def main() -> None:
     """Serve until a signal."""
-    stop_with_parent(os.getppid(), GRACE)
+    stop_with_parent(int(os.environ[PARENT]), GRACE)
     settings = ServerSettings(grace=GRACE, access_log=False)
     options = granian.ServeOptions(
         database=f"sqlite:///{WITH.absolute()}", port=int(sys.argv[1]), settings=settings
