@@ -147,9 +147,7 @@ def test_a_terminal_receives_no_codes_of_an_error(place: Place) -> None:
         drive(onefold, keys)
 
 
-def test_without_a_terminal_it_names_the_command_to_use(
-    onefold_command: Run, place: Place
-) -> None:
+def test_without_a_terminal_it_names_the_command_to_use(onefold_command: Run, place: Place) -> None:
     with place.open() as onefold:
         onefold.migrate()
 

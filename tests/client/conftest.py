@@ -20,7 +20,7 @@ FAST: dict[str, Any] = {
 """Pauses that a test can afford."""
 
 
-NOUNS = {"queues", "keys", "schedules", "dead", "deliveries"}
+NOUNS = {"queues", "keys", "schedules", "dead", "deliveries", "statistics", "workers"}
 
 
 class BlockingCalls:

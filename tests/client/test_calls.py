@@ -28,6 +28,8 @@ from onefold import (
 from onefold.claims import Mismatch, Replay, Won
 from onefold.client import NotAuthorized, nouns
 from onefold.errors import QueueNotFound
+from onefold.operations import workers
+from onefold.operations.workers import WorkerRow
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
@@ -220,6 +222,22 @@ def test_dead_letters_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch)
         client.dead.delete(queue="email")
     with pytest.raises(InvalidInput, match="must be dead"):
         client.dead.delete(queue="email", state="completed")
+
+
+def test_statistics_and_workers_are_read(stage: Stage) -> None:
+    job = stage.taken()
+    row = WorkerRow(job.id, "one", "host", 7, ("email",), 5)
+    stage.onefold.context.store.transact(lambda sql: workers.save(sql, row))
+
+    stage.client.deliveries.acknowledge(job.id)
+
+    minutes = timedelta(minutes=10)
+    read = stage.client.statistics.read(last=minutes, width=minutes / 2, queue="email")
+    assert (read.width, len(read.buckets), read.total.completed) == (minutes / 2, 2, 1)
+    assert read.total == stage.onefold.statistics.read(last=minutes, width=minutes).total
+    found = stage.client.workers.find()
+    assert found == stage.onefold.workers.find()
+    assert [(one.name, one.queues, one.alive) for one in found] == [("one", ("email",), True)]
 
 
 def test_schedules_are_made_paused_and_removed(stage: Stage) -> None:

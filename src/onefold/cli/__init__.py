@@ -6,14 +6,13 @@ Only `main` can be imported without the extra. `ExitCode` has every exit status.
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import sys
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn, TextIO, cast
 
 from onefold.errors import OnefoldError, UsageError
 
@@ -82,11 +81,11 @@ def _open_output() -> None:
     """Make the output accept every text, and exist: a shell can close it."""
     if sys.stdout is None:
         sys.stdout = _nowhere()
-    elif isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    elif reconfigure := getattr(sys.stdout, "reconfigure", None):
+        reconfigure(errors="backslashreplace")
 
 
-def _nowhere() -> io.TextIOWrapper:
+def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 

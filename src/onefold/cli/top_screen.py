@@ -50,7 +50,9 @@ class Rows(DataTable[Text]):
         for row in rows:
             # As text: stored values must not be read as markup.
             cells = [Text("" if cell is None else escaped(str(cell))) for cell in row]
-            self.add_row(*cells, key=str(row[0]))
+            # Without a height: only then textual draws a row again after it has measured the
+            # columns, if it has drawn it before.
+            self.add_row(*cells, key=str(row[0]), height=None)
         self.move_cursor(row=min(cursor, self.row_count - 1))
 
     @property
