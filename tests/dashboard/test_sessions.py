@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 from http.client import HTTPConnection
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -198,6 +198,26 @@ def test_the_cookie_is_not_for_scripts_and_other_sites(onefold: Onefold, url: st
     attributes = logged_in(url, onefold, "admin").headers["set-cookie"].split("; ")[1:]
 
     assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(attributes)
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_only(onefold: Onefold, url: str) -> None:
+    made = onefold.api_keys.create(scopes=["admin"])
+
+    fields = urlencode({"key": made.text})
+    answer = Answer(url, "POST", "/login", fields, x_forwarded_proto="https")
+
+    assert "Secure" in answer.headers["set-cookie"].split("; ")
+
+
+def test_a_tenant_cannot_pause_a_queue_that_is_not_there(onefold: Onefold, url: str) -> None:
+    cookie = logged_in(url, onefold, "admin", tenant="acme").cookie
+    key = Answer(url, "GET", "/jobs", cookie=cookie).key
+
+    answer = Answer(
+        url, "POST", "/queues/none/pause", urlencode({"onefold_key": key}), cookie=cookie
+    )
+
+    assert parse_qs(urlsplit(answer.headers["location"]).query)["notice"][0].startswith("!")
 
 
 def test_a_read_only_session_sees_everything_and_changes_nothing(

@@ -63,7 +63,8 @@ class DashboardPath(PathApp):
             http=msgspec.structs.replace(request, path=below),
             body=body,
             root=root,
-            secure=scope.get("scheme") == "https",
+            # A proxy that ends TLS says so. A visitor who says it changes only their own cookie.
+            secure="https" in {scope.get("scheme"), headers.get("x-forwarded-proto")},
             client=scope.get("client"),
         )
         if self._path == EVENTS:

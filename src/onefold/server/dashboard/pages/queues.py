@@ -133,15 +133,21 @@ def edit_queue(request: PageRequest) -> Page | Redirect:
 @PAGES.action("/queues/{name}/pause")
 def pause_queue(request: PageRequest) -> Redirect:
     """Give no more jobs of a queue to workers and endpoints."""
-    request.calls.queues.pause(request.path["name"])
+    _check_saved(request, request.calls.queues.pause(request.path["name"]))
     return _done(request, "The queue is paused. Running jobs continue.")
 
 
 @PAGES.action("/queues/{name}/resume")
 def resume_queue(request: PageRequest) -> Redirect:
     """Give jobs again."""
-    request.calls.queues.resume(request.path["name"])
+    _check_saved(request, request.calls.queues.resume(request.path["name"]))
     return _done(request, "The queue is resumed.")
+
+
+def _check_saved(request: PageRequest, changed: Queue | None) -> None:
+    """Nothing was changed if a tenant has named a queue that is not saved."""
+    if changed is None and request.session.tenant:
+        raise QueueNotFound(request.path["name"])
 
 
 @PAGES.action("/queues/{name}/end-hold")
