@@ -41,18 +41,20 @@ class Rows(DataTable[Text]):
 
     def __init__(self, columns: Sequence[str], **options: Any) -> None:
         super().__init__(cursor_type="row", zebra_stripes=True, **options)
+        self._labels = columns
         self.add_columns(*columns)
 
     def show(self, rows: Iterable[Sequence[object]]) -> None:
         """Replace the rows; the first cell is the key."""
         cursor = self.cursor_row
-        self.clear()
-        for row in rows:
-            # As text: stored values must not be read as markup.
-            cells = [Text("" if cell is None else escaped(str(cell))) for cell in row]
-            # Without a height: only then textual draws a row again after it has measured the
-            # columns, if it has drawn it before.
-            self.add_row(*cells, key=str(row[0]), height=None)
+        # As text: stored values must not be read as markup.
+        cells = [[Text("" if cell is None else escaped(str(cell))) for cell in row] for row in rows]
+        self.clear(columns=True)
+        # With widths: otherwise textual measures later, and does not draw again what it has drawn.
+        for label, *column in zip(map(Text, self._labels), *cells, strict=True):
+            self.add_column(label, width=max(cell.cell_len for cell in (label, *column)))
+        for row in cells:
+            self.add_row(*row, key=row[0].plain)
         self.move_cursor(row=min(cursor, self.row_count - 1))
 
     @property
