@@ -177,7 +177,7 @@ def test_the_list_of_dead_letters_never_leads_to_another_site(onefold: Onefold, 
     key = Answer(url, "GET", "/jobs", cookie=cookie).key
     fields = urlencode({"onefold_key": key, "back": "//evil.example"})
 
-    answer = Answer(url, "POST", "/dead/selected", fields, cookie=cookie)
+    answer = Answer(url, "POST", "/dead/replay", fields, cookie=cookie)
 
     assert answer.headers["location"].startswith("/?notice=")
 
