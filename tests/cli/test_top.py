@@ -151,8 +151,10 @@ def test_without_a_terminal_it_names_the_command_to_use(onefold_command: Run, pl
     with place.open() as onefold:
         onefold.migrate()
 
-    piped = onefold_command("top", "--database", place.url)
-    often = onefold_command("top", "--database", place.url, "--every", "0s")
+    where = ("--database", place.url, "--schema", place.schema)
+
+    piped = onefold_command("top", *where)
+    often = onefold_command("top", *where, "--every", "0s")
 
     assert (piped.returncode, often.returncode) == (2, 2)
     assert "onefold status --json" in piped.stderr

@@ -37,8 +37,8 @@ def top(
     interval = duration(every, "every")
     if interval < LEAST:
         raise InvalidInput("every", f"must be at least 100ms, got {every!r}")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("onefold top needs a terminal. For scripts: onefold status --json")
     screen = Top(cli.onefold, cli.calls, interval)
     screen.read()  # an error now is a message, not a screen
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("onefold top needs a terminal. For scripts: onefold status --json")
     screen.run()

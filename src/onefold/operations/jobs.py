@@ -210,7 +210,8 @@ def _narrowed(text: str, dialect: Dialect, states: tuple[int, ...], *, retrying:
     narrow = text.replace(_ANY_STATE[dialect], f"j.state = {states[0]}{attempts}")
     if states == (1,) and dialect == "sqlite":
         # Running jobs are few, and their index has another order: sorted, none but them is read.
-        return narrow.replace("order by j.id", "order by +j.id")
+        head, where, tail = narrow.partition("where")
+        return head + where + tail.replace("j.id", "+j.id")
     return narrow
 
 
