@@ -102,7 +102,7 @@ class IdempotencyCheck:
         self._home = _home(handler, caller)
         self._is_stopped = False
         self._awaited: Future[Any] | None = None
-        self.deliveries = 0
+        self.deliveries: int = 0
         self.response: RouteResponse | None = None
         self.onefold: Tenant | None = options.get("onefold")
         if isinstance(handler, DeclaredJob):
