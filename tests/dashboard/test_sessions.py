@@ -185,7 +185,7 @@ def test_the_list_of_dead_letters_never_leads_to_another_site(onefold: Onefold, 
 def test_a_stream_without_a_database_ends_so_that_the_browser_tries_again() -> None:
     settings = ServerSettings(anonymous=True, push=False, access_log=False, secret=SECRET)
     with (
-        Onefold("postgresql://nobody@127.0.0.1:1/nothing") as away,
+        Onefold("postgresql://shop@127.0.0.1:1/shop") as away,
         serving(create_app(away, settings)) as url,
     ):
         answer = Answer(url, "GET", "/events")

@@ -201,14 +201,18 @@ _ANY_STATE: Final = {
 }
 
 
+_RUNNING: Final = (State.RUNNING.value,)
+_DEAD: Final = (State.DEAD.value,)
+
+
 @cache
 def _narrowed(text: str, dialect: Dialect, states: tuple[int, ...], *, retrying: bool) -> str:
     """The text for a state that has a partial index, which is used for a literal only."""
-    if states not in {(1,), (3,)} and not retrying:
+    if states not in {_RUNNING, _DEAD} and not retrying:
         return text
     attempts = " and j.attempt > 0" if retrying else ""
     narrow = text.replace(_ANY_STATE[dialect], f"j.state = {states[0]}{attempts}")
-    if states == (1,) and dialect == "sqlite":
+    if states == _RUNNING and dialect == "sqlite":
         # Running jobs are few, and their index has another order: sorted, none but them is read.
         head, where, tail = narrow.partition("where")
         return head + where + tail.replace("j.id", "+j.id")

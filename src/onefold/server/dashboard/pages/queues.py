@@ -344,12 +344,8 @@ def _problems(request: PageRequest, save: Callable[[], object]) -> dict[str, str
         save()
     except InvalidInput as error:
         field = {"limit": "concurrency", "rate": "rate_limit"}.get(error.field, error.field)
-        place = (
-            field
-            if field in {"name", *FIELDS}
-            else "name"
-            if "name" in request.form
-            else "endpoint"
-        )
+        place = "name" if "name" in request.form else "endpoint"
+        if field in {"name", *FIELDS}:
+            place = field
         return {place: error.reason if place == field else str(error)}
     return {}
