@@ -7,11 +7,11 @@ how a call is made.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from copy import copy
 from datetime import timedelta
 from functools import partial
-from inspect import ismethod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -77,7 +77,7 @@ class Subject(ABC, Calls):
     def attribute(self, path: str) -> Any:
         """A call of Onefold, or a noun that has calls, by its path: `enqueue`, `keys.find`."""
         found = attrgetter(path)(self.target(path))
-        return partial(self.call, path) if ismethod(found) else Noun(self, path)
+        return partial(self.call, path) if inspect.ismethod(found) else Noun(self, path)
 
     def target(self, path: str) -> Tenant:
         """The object that has a call: the tenant, or Onefold for what tenants share."""
@@ -178,7 +178,8 @@ class Subject(ABC, Calls):
     ) -> tuple[list[Enqueued], list[Enqueued]]:
         """What a retry does after a commit whose answer was lost: the same ids once more."""
         calls = self.target("enqueue")
-        step = cast("Transact[Any]", next(calls._enqueue_many(new_jobs, options)))  # pyright: ignore[reportPrivateUsage]
+        procedure: Any = inspect.unwrap(type(calls).enqueue_many)
+        step = cast("Transact[Any]", next(procedure(calls, new_jobs, **options)))
         first: list[Enqueued] = self.make(self._database, "transact", step.build)
         again: list[Enqueued] = self.make(self._database, "transact", step.build)
         return first, again

@@ -4,12 +4,15 @@ An operation runs inside a transaction and yields statements. A procedure runs a
 and yields commands, so it is written once for blocking and for awaiting callers:
 
     def add(build: Build[int]) -> Procedure[int]:
-        first = yield Transact(build)
+        first = yield from transact(build)
         yield Pause(0.1)
-        return first + (yield Transact(build))
+        return first + (yield from transact(build))
 
     runtime.run(add(build))
     await runtime.arun(add(build))
+
+`transact` and `batch` are procedures of one command, for the type of its result. `call` and
+`awaited` make the two methods of a procedure.
 
 An error of a command is raised at its `yield`. A driver that is cancelled or interrupted closes the
 procedure, which cannot yield any more: the object that holds a transaction ends it in its own
@@ -23,8 +26,19 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Generator
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
+from functools import partial, wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
 
 from msgspec import Struct
 
@@ -49,6 +63,7 @@ __all__ = [
     "Batch",
     "Begin",
     "Call",
+    "Calls",
     "Command",
     "End",
     "Execute",
@@ -60,13 +75,18 @@ __all__ = [
     "Sender",
     "Transact",
     "acalled",
+    "awaited",
+    "batch",
+    "call",
     "called",
     "in_thread",
     "kept_task",
     "shielded",
+    "transact",
     "waits",
 ]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -134,6 +154,18 @@ Command: TypeAlias = (
 Procedure: TypeAlias = Generator[Command, Any, T]
 
 
+def transact(build: Build[T], *, write: bool = True) -> Procedure[T]:
+    """Run an operation in a transaction."""
+    result: T = yield Transact(build, write)
+    return result
+
+
+def batch(item: Item[Any, T]) -> Procedure[T]:
+    """Run one item of a plural operation, committed together with items of other callers."""
+    result: T = yield Batch(item)
+    return result
+
+
 class Sender(Protocol):
     """Sends requests of a client."""
 
@@ -169,10 +201,10 @@ class Runtime:
     def perform(self, command: Command) -> Any:  # noqa: C901, PLR0911 - a case per command
         """Perform one command, blocking."""
         match command:
-            case Batch(item):
-                return self.store.batch(item)
-            case Transact(build, write):
-                return self.store.transact(build, write=write)
+            case Batch():
+                return self.store.batch(command.item)
+            case Transact():
+                return self.store.transact(command.build, write=command.write)
             case FindByKey(build):
                 return self.store.transact(build, write=False)
             case Execute(transaction, build):
@@ -191,10 +223,10 @@ class Runtime:
     async def aperform(self, command: Command) -> Any:  # noqa: C901, PLR0911 - a case per command
         """Perform one command, awaiting."""
         match command:
-            case Batch(item):
-                return await self.store.abatch(item)
-            case Transact(build, write):
-                return await self.store.atransact(build, write=write)
+            case Batch():
+                return await self.store.abatch(command.item)
+            case Transact():
+                return await self.store.atransact(command.build, write=command.write)
             case FindByKey(build):
                 return await self.store.alook(build)
             case Execute(transaction) | End(transaction) if transaction.blocking:
@@ -229,6 +261,60 @@ class Runtime:
         # The thread has entered it in a copy of this context.
         begun[0].enter()
         return begun[0]
+
+
+class Calls:
+    """An object whose calls are procedures."""
+
+    _runtime: Runtime
+
+
+CallsT = TypeVar("CallsT", bound=Calls)
+
+
+def call(
+    procedure: Callable[Concatenate[CallsT, P], Procedure[T]],
+) -> Callable[Concatenate[CallsT, P], T]:
+    """Make the blocking method of a procedure. `awaited` makes the other one of the same.
+
+    class Workers(Calls):
+        @call
+        def find(self) -> Procedure[tuple[WorkerStatus, ...]]:
+            return transact(workers.find)
+
+        afind: Final = awaited(find)
+    """
+    # Signatures, help and type hints show what a caller receives.
+    hints = procedure.__annotations__
+    hints["return"] = hints["return"].removeprefix("Procedure[").removesuffix("]")
+
+    @wraps(procedure)
+    def blocking(self: CallsT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        runtime = self._runtime  # pyright: ignore[reportPrivateUsage]
+        return runtime.run(procedure(self, *args, **kwargs))
+
+    return blocking
+
+
+def awaited(
+    method: Callable[Concatenate[CallsT, P], T],
+) -> Callable[Concatenate[CallsT, P], Coroutine[Any, Any, T]]:
+    """Make the awaiting method of a procedure, for the name with a leading `a`.
+
+    `Final` is what lets type checkers use the type of the value as that of the name.
+    """
+    procedure: Callable[Concatenate[CallsT, P], Procedure[T]] = inspect.unwrap(method)
+
+    @wraps(procedure)
+    async def awaiting(self: CallsT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        runtime = self._runtime  # pyright: ignore[reportPrivateUsage]
+        return await runtime.arun(procedure(self, *args, **kwargs))
+
+    name = procedure.__name__
+    awaiting.__name__ = f"a{name}"
+    awaiting.__qualname__ = f"{procedure.__qualname__.removesuffix(name)}a{name}"
+    awaiting.__doc__ = f"`{name}`, awaited."
+    return awaiting
 
 
 _kept: Final[set[asyncio.Task[Any]]] = set()

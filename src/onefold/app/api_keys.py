@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
+from onefold.app.context import Noun
 from onefold.databases.batching import HeldKeys, Item, TaskGroup
 from onefold.errors import DatabaseBusy
 from onefold.model import api_key
@@ -19,7 +20,7 @@ from onefold.model.api_key import Admission, ApiKey, NewApiKey, Scope, StoredApi
 from onefold.model.limit import Rate, parse_rate
 from onefold.model.timestamps import MICROSECOND, span
 from onefold.operations import api_keys
-from onefold.runtime import Batch, Procedure, Transact
+from onefold.runtime import Procedure, awaited, batch, call, transact
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.databases import Build
-    from onefold.operations.statement import Operation, Sql
 
 T = TypeVar("T")
 
@@ -35,16 +35,17 @@ MEMORY: Final = 1.0
 """Seconds for which the absence of keys is cached."""
 
 
-class ApiKeys:
+class ApiKeys(Noun):
     """The API keys of all tenants."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._lookups: WeakKeyDictionary[AbstractEventLoop, TaskGroup] = WeakKeyDictionary()
         self._some = False
         """True if there is a key. It stays true, because keys are never deleted."""
         self._none_until = 0.0
 
+    @call
     def create(
         self,
         tenant: str = "",
@@ -53,35 +54,12 @@ class ApiKeys:
         name: str = "",
         rate: str | tuple[int, timedelta] | Rate | None = None,
         expires_in: timedelta | None = None,
-    ) -> NewApiKey:
+    ) -> Procedure[NewApiKey]:
         """Create a key for a tenant. The key's text is only in this result; it is not stored.
 
         `read` may read everything except secrets, `publish` may publish and read jobs, `work` may
         do what a worker does, `admin` may do everything. `rate` limits the requests: "100/s".
         """
-        return self._context.runtime.run(self._create(tenant, scopes, name, rate, expires_in))
-
-    async def acreate(
-        self,
-        tenant: str = "",
-        *,
-        scopes: Iterable[Scope],
-        name: str = "",
-        rate: str | tuple[int, timedelta] | Rate | None = None,
-        expires_in: timedelta | None = None,
-    ) -> NewApiKey:
-        """`create`, awaited."""
-        create = self._create(tenant, scopes, name, rate, expires_in)
-        return await self._context.runtime.arun(create)
-
-    def _create(
-        self,
-        tenant: str,
-        scopes: Iterable[Scope],
-        name: str,
-        rate: str | tuple[int, timedelta] | Rate | None,
-        expires_in: timedelta | None,
-    ) -> Procedure[NewApiKey]:
         limit = None if rate is None else parse_rate(rate)
         if expires_in is not None:
             span(expires_in, "expires_in", least=MICROSECOND)
@@ -94,36 +72,39 @@ class ApiKeys:
             rate=(None, None) if limit is None else (limit.count, limit.period // MICROSECOND),
             expires_in=None if expires_in is None else expires_in // MICROSECOND,
         )
-        key: ApiKey = yield Transact(lambda sql: api_keys.create(sql, row))
+        key = yield from transact(lambda sql: api_keys.create(sql, row))
         self._some = True
         return NewApiKey(key, text)
 
-    def find(self, tenant: str | None = None) -> list[ApiKey]:
+    acreate: Final = awaited(create)
+
+    @call
+    def find(self, tenant: str | None = None) -> Procedure[list[ApiKey]]:
         """All keys, or the keys of a tenant, oldest first; with revoked and expired keys."""
-        return self._context.store.transact(_finding(tenant), write=False)
+        owner = None if tenant is None else api_key.key_tenant(tenant)
+        return transact(lambda sql: api_keys.find(sql, owner), write=False)
 
-    async def afind(self, tenant: str | None = None) -> list[ApiKey]:
-        """`find`, awaited."""
-        return await self._context.store.atransact(_finding(tenant), write=False)
+    afind: Final = awaited(find)
 
-    def get(self, id: str) -> ApiKey | None:  # noqa: A002 - its name in the API
+    @call
+    def get(self, id: str) -> Procedure[ApiKey | None]:  # noqa: A002 - its name in the API
         """A key by its id, if it is valid: neither revoked nor expired."""
-        return self._context.store.transact(_getting(id), write=False)
+        key_id = api_key.key_id(id)
+        (known,) = yield from transact(lambda sql: api_keys.read(sql, [key_id]), write=False)
+        return known.key if known is not None and known.live else None
 
-    async def aget(self, id: str) -> ApiKey | None:  # noqa: A002 - its name in the API
-        """`get`, awaited."""
-        return await self._context.store.atransact(_getting(id), write=False)
+    aget: Final = awaited(get)
 
-    def revoke(self, id: str) -> bool:  # noqa: A002 - its name in the API
+    @call
+    def revoke(self, id: str) -> Procedure[bool]:  # noqa: A002 - its name in the API
         """Revoke a key at once and for good. False if there is no such key to revoke.
 
         Takes the id, or the whole text: a leaked key is often only known by its text.
         """
-        return self._context.store.transact(_revoking(id))
+        key_id = api_key.key_id(id)
+        return transact(lambda sql: api_keys.revoke(sql, key_id))
 
-    async def arevoke(self, id: str) -> bool:  # noqa: A002 - its name in the API
-        """`revoke`, awaited."""
-        return await self._context.store.atransact(_revoking(id))
+    arevoke: Final = awaited(revoke)
 
     def check(self, text: str) -> Admission:
         """Check the text of a key, and charge its rate for one request."""
@@ -161,7 +142,7 @@ class ApiKeys:
         started = time.monotonic()
         if self._some or started < self._none_until:
             return self._some
-        found: bool = yield Transact(api_keys.are_any, write=False)
+        found = yield from transact(api_keys.are_any, write=False)
         if found:
             self._some = True
         else:
@@ -182,31 +163,11 @@ class ApiKeys:
         return await self._context.store.atransact(build, write=False)
 
 
-def _finding(tenant: str | None) -> Build[list[ApiKey]]:
-    owner = None if tenant is None else api_key.key_tenant(tenant)
-    return lambda sql: api_keys.find(sql, owner)
-
-
-def _getting(key: str) -> Build[ApiKey | None]:
-    key_id = api_key.key_id(key)
-
-    def build(sql: Sql) -> Operation[ApiKey | None]:
-        (known,) = yield from api_keys.read(sql, [key_id])
-        return known.key if known is not None and known.live else None
-
-    return build
-
-
-def _revoking(key: str) -> Build[bool]:
-    key_id = api_key.key_id(key)
-    return lambda sql: api_keys.revoke(sql, key_id)
-
-
 def _check(text: str) -> Procedure[Admission]:
     shown = api_key.read_text(text)
     if shown is None:
         return Admission(None)
-    (known,) = yield Transact(lambda sql: api_keys.read(sql, [shown.id]), write=False)
+    (known,) = yield from transact(lambda sql: api_keys.read(sql, [shown.id]), write=False)
     return (yield from _admit(api_key.proven(shown, known)))
 
 
@@ -214,7 +175,7 @@ def _admit(key: ApiKey | None) -> Procedure[Admission]:
     """Charge a valid key. A key without proof is not charged, because ids are not secret."""
     if key is None or key.rate is None:
         return Admission(key)
-    wait: int = yield Batch(Item(api_keys.charge, key.id, "charge", key.id))
+    wait = yield from batch(Item(api_keys.charge, key.id, "charge", key.id))
     return Admission(key, wait * MICROSECOND)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from onefold.effects.claims import SURFACE, ClaimOptions, DatabaseClaims
 from onefold.effects.lock import DatabaseLocks, Lock, lock_key
 from onefold.effects.once import OnceContext, OnceOptions
 from onefold.model import checks
+from onefold.runtime import Calls, Procedure, awaited, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,37 +18,28 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.effects.once import AttemptOptions, OnceClaim
     from onefold.model.claim import ClaimAnswer
-    from onefold.runtime import Procedure
 
 
-class ClaimCalls:
+class ClaimCalls(Calls):
     """Keys outside of jobs. `keys` settles and releases the claims that `claim` has won."""
 
     context: Context
 
+    @call
     def claim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
-    ) -> ClaimAnswer:
+    ) -> Procedure[ClaimAnswer]:
         """Take a key. Returns Won, Replay, Busy, Mismatch or Unknown.
 
         Within a caller's transaction the claim, the work and the result commit together. Otherwise
         the claim commits now and the work follows under a lease; `takeover` decides what happens
         if the worker vanishes.
         """
-        return self.context.runtime.run(self._claim(surface, scope, key, options))
-
-    async def aclaim(
-        self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
-    ) -> ClaimAnswer:
-        """`claim`, awaited."""
-        return await self.context.runtime.arun(self._claim(surface, scope, key, options))
-
-    def _claim(
-        self, surface: str, scope: str, key: str, options: ClaimOptions
-    ) -> Procedure[ClaimAnswer]:
         checks.options(options, ClaimOptions.__optional_keys__)
         claims = DatabaseClaims(self.context)
         return claims.claim(claims.want(surface, scope, key, options))
+
+    aclaim: Final = awaited(claim)
 
     @overload
     def once(

@@ -11,7 +11,7 @@ from onefold.app.duplicate_log import DuplicateLog
 from onefold.errors import UsageError
 from onefold.hooks import Hooks
 from onefold.jobs.defaults import Defaults
-from onefold.runtime import Runtime
+from onefold.runtime import Calls, Runtime
 from onefold.worker.shards import Shards
 from onefold.worker.statistics import Counts
 
@@ -102,6 +102,15 @@ class Context:
     def override(self, url: str, clock: Clock) -> Override:
         """A block in which another database is used, by all tenants."""
         return Override(self, self._stores, self._opened(url, clock=clock))
+
+
+class Noun(Calls):
+    """Calls about one thing, such as queues, for one tenant."""
+
+    def __init__(self, context: Context) -> None:
+        """With the runtime of `context`."""
+        self._context = context
+        self._runtime = context.runtime
 
 
 class Override:

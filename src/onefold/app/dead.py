@@ -5,31 +5,27 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from onefold.app.context import Noun
 from onefold.app.jobs import FindOptions, JobResults, finding, job_filter
 from onefold.errors import InvalidInput
 from onefold.model import checks
 from onefold.model.job import Enqueued, EnqueuedMany, JobPage
 from onefold.operations import jobs
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, awaited, call, transact
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from onefold.app.context import Context
-    from onefold.databases import Build
     from onefold.operations.statement import Operation, Sql
 
 BATCH: Final = 500
 """Jobs per transaction: an interrupted call has committed whole batches."""
 
 
-class DeadJobs:
+class DeadJobs(Noun):
     """Jobs that have failed for good, or those of another `state`."""
 
-    def __init__(self, context: Context) -> None:
-        """The dead jobs of one tenant."""
-        self._context = context
-
+    @call
     def find(
         self,
         *,
@@ -37,30 +33,16 @@ class DeadJobs:
         after: str | None = None,
         newest_first: bool = False,
         **filters: Unpack[FindOptions],
-    ) -> JobPage:
+    ) -> Procedure[JobPage]:
         """Dead jobs by filter, one page per call: `after=page.next` continues."""
-        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
-        return self._context.store.transact(build, write=False)
-
-    async def afind(
-        self,
-        *,
-        limit: int = 50,
-        after: str | None = None,
-        newest_first: bool = False,
-        **filters: Unpack[FindOptions],
-    ) -> JobPage:
-        """`find`, awaited."""
-        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
-        return await self._context.store.atransact(build, write=False)
-
-    def _finding(
-        self, filters: FindOptions, *, limit: int, after: str | None, newest_first: bool
-    ) -> Build[JobPage]:
-        return finding(
+        build = finding(
             self._context, _dead(filters), limit=limit, after=after, newest_first=newest_first
         )
+        return transact(build, write=False)
 
+    afind: Final = awaited(find)
+
+    @call
     def replay(
         self,
         *,
@@ -68,36 +50,19 @@ class DeadJobs:
         limit: int | None = None,
         after: str | None = None,
         **filters: Unpack[FindOptions],
-    ) -> EnqueuedMany:
+    ) -> Procedure[EnqueuedMany]:
         """Run dead jobs again, by filter.
 
         Safe to repeat: a replayed job is not dead any more. If `limit` has ended the call,
         `after=answer.next` continues after the jobs that did not change.
         """
-        return self._context.runtime.run(self._replay(filters, limit, after, fresh=fresh))
-
-    async def areplay(
-        self,
-        *,
-        fresh: bool = False,
-        limit: int | None = None,
-        after: str | None = None,
-        **filters: Unpack[FindOptions],
-    ) -> EnqueuedMany:
-        """`replay`, awaited."""
-        return await self._context.runtime.arun(self._replay(filters, limit, after, fresh=fresh))
-
-    def _replay(
-        self, filters: FindOptions, limit: int | None, after: str | None, *, fresh: bool
-    ) -> Procedure[EnqueuedMany]:
         _check_limit(limit)
         checks.flag(fresh, "fresh")
         wanted = job_filter(_dead(filters))
         answers: list[Enqueued] = []
-        page: JobPage
         while True:
             size = BATCH if limit is None else min(BATCH, limit - len(answers))
-            page, replayed = yield Transact(
+            page, replayed = yield from transact(
                 partial(_replay_page, self._context.tenant, wanted, size, after, fresh=fresh)
             )
             answers += replayed
@@ -105,33 +70,29 @@ class DeadJobs:
             if after is None or (limit is not None and len(answers) >= limit):
                 return EnqueuedMany.of(answers, JobResults(self._context), next=after)
 
-    def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+    areplay: Final = awaited(replay)
+
+    @call
+    def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> Procedure[int]:
         """Remove dead jobs by filter, and release their keys; returns how many.
 
         Safe to repeat. A job that changes meanwhile stays: a replayed job is not dead any more.
         """
-        return self._context.runtime.run(self._delete(filters, limit))
-
-    async def adelete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
-        """`delete`, awaited."""
-        return await self._context.runtime.arun(self._delete(filters, limit))
-
-    def _delete(self, filters: FindOptions, limit: int | None) -> Procedure[int]:
         _check_limit(limit)
         wanted = job_filter(_dead(filters))
         count = 0
         after: str | None = None
-        page: JobPage
-        deleted: int
         while True:
             size = BATCH if limit is None else min(BATCH, limit - count)
-            page, deleted = yield Transact(
+            page, deleted = yield from transact(
                 partial(_delete_page, self._context.tenant, wanted, size, after)
             )
             count += deleted
             after = page.next
             if after is None or (limit is not None and count >= limit):
                 return count
+
+    adelete: Final = awaited(delete)
 
 
 def _replay_page(

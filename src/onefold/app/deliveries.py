@@ -24,7 +24,7 @@ from onefold.operations import attempts as history
 from onefold.operations.acks import Acknowledgement, Parking
 from onefold.operations.endings import Locked
 from onefold.operations.statement import Operation, Sql
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, awaited, batch, call, transact
 from onefold.worker.deliveries import DeliveryCalls
 
 if TYPE_CHECKING:
@@ -52,17 +52,11 @@ class Deliveries(DeliveryCalls):
     another way.
     """
 
-    def acknowledge(self, job_id: str, *, fence: int | None = None, result: Json = None) -> Ended:
-        """Report that the work is done, with its result."""
-        return self._context.runtime.run(self._acknowledge(job_id, fence, result))
-
-    async def aacknowledge(
+    @call
+    def acknowledge(
         self, job_id: str, *, fence: int | None = None, result: Json = None
-    ) -> Ended:
-        """`acknowledge`, awaited."""
-        return await self._context.runtime.arun(self._acknowledge(job_id, fence, result))
-
-    def _acknowledge(self, job_id: str, fence: int | None, result: Json) -> Procedure[Ended]:
+    ) -> Procedure[Ended]:
+        """Report that the work is done, with its result."""
         wanted, under = parse_id(job_id), _fence(fence)
         stored = None if result is None else encode_result(result)
         return self._report(
@@ -72,6 +66,9 @@ class Deliveries(DeliveryCalls):
             ),
         )
 
+    aacknowledge: Final = awaited(acknowledge)
+
+    @call
     def nack(
         self,
         job_id: str,
@@ -79,23 +76,14 @@ class Deliveries(DeliveryCalls):
         retryable: bool = True,
         reason: str | None = None,
         fence: int | None = None,
-    ) -> Ended:
+    ) -> Procedure[Ended]:
         """Report a failure: retry after the job's backoff or, if not `retryable`, bury the job."""
         answer = _nack(retryable=retryable, reason=reason)
-        return self._context.runtime.run(self._answer(job_id, answer, fence))
+        return self._answer(job_id, answer, fence)
 
-    async def anack(
-        self,
-        job_id: str,
-        *,
-        retryable: bool = True,
-        reason: str | None = None,
-        fence: int | None = None,
-    ) -> Ended:
-        """`nack`, awaited."""
-        answer = _nack(retryable=retryable, reason=reason)
-        return await self._context.runtime.arun(self._answer(job_id, answer, fence))
+    anack: Final = awaited(nack)
 
+    @call
     def defer_job(
         self,
         job_id: str,
@@ -104,26 +92,15 @@ class Deliveries(DeliveryCalls):
         reason: str | None = None,
         fence: int | None = None,
         hold_queue: bool = False,
-    ) -> Ended:
+    ) -> Procedure[Ended]:
         """Run the job again after `after`; no attempt is used.
 
         With `hold_queue` the whole queue gives no jobs until then, and one job goes first.
         """
         answer = _defer(after, reason, hold_queue=hold_queue)
-        return self._context.runtime.run(self._answer(job_id, answer, fence))
+        return self._answer(job_id, answer, fence)
 
-    async def adefer_job(
-        self,
-        job_id: str,
-        *,
-        after: timedelta,
-        reason: str | None = None,
-        fence: int | None = None,
-        hold_queue: bool = False,
-    ) -> Ended:
-        """`defer_job`, awaited."""
-        answer = _defer(after, reason, hold_queue=hold_queue)
-        return await self._context.runtime.arun(self._answer(job_id, answer, fence))
+    adefer_job: Final = awaited(defer_job)
 
     def _answer(self, job_id: str, answer: Acknowledgement, fence: int | None) -> Procedure[Ended]:
         wanted, under = parse_id(job_id), _fence(fence)
@@ -133,37 +110,25 @@ class Deliveries(DeliveryCalls):
             deferred=answer.event is Event.DEFER,
         )
 
+    @call
     def heartbeat_job(
         self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
-    ) -> Ended:
-        """Extend the lease to `lease` from now; by default to the ack timeout of the queue."""
-        return self._context.runtime.run(self._heartbeat_job(job_id, lease, fence))
-
-    async def aheartbeat_job(
-        self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
-    ) -> Ended:
-        """`heartbeat_job`, awaited."""
-        return await self._context.runtime.arun(self._heartbeat_job(job_id, lease, fence))
-
-    def _heartbeat_job(
-        self, job_id: str, lease: timedelta | None, fence: int | None
     ) -> Procedure[Ended]:
+        """Extend the lease to `lease` from now; by default to the ack timeout of the queue."""
         wanted, under = parse_id(job_id), _fence(fence)
         micros = None if lease is None else span(lease, "lease", least=MICROSECOND)
-        ended: Ended = yield Transact(
+        return transact(
             lambda sql: acks.heartbeat(sql, self._context.tenant, wanted, fence=under, lease=micros)
         )
-        return ended
+
+    aheartbeat_job: Final = awaited(heartbeat_job)
 
     def _report(
         self, job_id: str, callback: Callback, *, deferred: bool = False
     ) -> Procedure[Ended]:
         """Apply the callback, and send the end of the delivery to the listeners."""
         hooks, counts = self._context.hooks, self._context.counts
-        ended: Ended
-        locked: Locked
-        job: Job | None
-        ended, locked, job, duration = yield Transact(
+        ended, locked, job, duration = yield from transact(
             _heard(self._context.tenant, job_id, callback, read=bool(hooks.listeners))
         )
         if ended.status == "accepted":
@@ -178,6 +143,7 @@ class Deliveries(DeliveryCalls):
             yield from counts.write()
         return ended
 
+    @call
     def park(
         self,
         delivery: Job | Delivery,
@@ -185,114 +151,97 @@ class Deliveries(DeliveryCalls):
         ack_timeout: timedelta,
         dead: bool = False,
         exchange: str | None = None,
-    ) -> Ended:
+    ) -> Procedure[Ended]:
         """The receiver has accepted the job: wait `ack_timeout` for its ack.
 
         Without an ack in time the attempt has failed; with `dead`, the job is buried. `exchange`
         is the response as JSON. The result is `already` if the ack came first.
         """
-        item = _parking(delivery, ack_timeout, dead=dead, exchange=exchange)
-        return self._context.store.batch(item)
+        (named,) = deliveries([delivery])
+        parking = Parking(
+            named,
+            span(ack_timeout, "ack_timeout", least=MICROSECOND),
+            checks.flag(dead, "dead"),
+            None if exchange is None else text(exchange, "exchange", longest=EXCHANGE_BYTES),
+        )
+        return batch(Item(acks.park, parking, "park", named.id))
 
-    async def apark(
-        self,
-        delivery: Job | Delivery,
-        *,
-        ack_timeout: timedelta,
-        dead: bool = False,
-        exchange: str | None = None,
-    ) -> Ended:
-        """`park`, awaited."""
-        item = _parking(delivery, ack_timeout, dead=dead, exchange=exchange)
-        return await self._context.store.abatch(item)
+    apark: Final = awaited(park)
 
-    def next_ack_timeout(self) -> timedelta | None:
+    @call
+    def next_ack_timeout(self) -> Procedure[timedelta | None]:
         """The time until the next ack timeout; None if no delivery waits for an ack.
 
         It is negative if a timeout is over and a rescue is due.
         """
-        reading = self._context.shards.read("acks", acks.next_timeout)
-        return _span(self._run(reading))
+        micros = yield from self._context.shards.read("acks", acks.next_timeout)
+        return None if micros is None else micros * MICROSECOND
 
-    async def anext_ack_timeout(self) -> timedelta | None:
-        """`next_ack_timeout`, awaited."""
-        reading = self._context.shards.read("acks", acks.next_timeout)
-        return _span(await self._arun(reading))
+    anext_ack_timeout: Final = awaited(next_ack_timeout)
 
-    def attempts(self, job_id: str) -> list[Attempt]:
+    @call
+    def attempts(self, job_id: str) -> Procedure[list[Attempt]]:
         """The attempts of a job, the newest last: worker, duration, outcome.
 
         The last fifty are kept for as long as the job. Deliveries that a worker handed back before
         the start are not included.
         """
-        return self._context.store.transact(self._reading_attempts(job_id), write=False)
-
-    async def aattempts(self, job_id: str) -> list[Attempt]:
-        """`attempts`, awaited."""
-        return await self._context.store.atransact(self._reading_attempts(job_id), write=False)
-
-    def _reading_attempts(self, job_id: str) -> Build[list[Attempt]]:
         wanted = parse_id(job_id)
-        return lambda sql: history.attempts(sql, self._context.tenant, wanted)
+        return transact(
+            lambda sql: history.attempts(sql, self._context.tenant, wanted), write=False
+        )
 
-    def steps(self, job_id: str, *, results: bool | Callable[[Step], Any] = True) -> list[Step]:
+    aattempts: Final = awaited(attempts)
+
+    @call
+    def steps(
+        self, job_id: str, *, results: bool | Callable[[Step], Any] = True
+    ) -> Procedure[list[Step]]:
         """The steps of a job, in the order in which they began.
 
         Results may be private: `results=False` leaves them out. A function as `results` receives
         each step and returns what to show.
         """
-        return self._context.runtime.run(self._steps(job_id, results=results))
-
-    async def asteps(
-        self, job_id: str, *, results: bool | Callable[[Step], Any] = True
-    ) -> list[Step]:
-        """`steps`, awaited."""
-        return await self._context.runtime.arun(self._steps(job_id, results=results))
-
-    def _steps(
-        self, job_id: str, *, results: bool | Callable[[Step], Any]
-    ) -> Procedure[list[Step]]:
         if not isinstance(results, bool) and not callable(results):
             raise InvalidInput("results", f"must be True, False or a function, got {results!r}")
         wanted, shows = parse_id(job_id), results is not False
-        found: list[Step] = yield Transact(
+        found = yield from transact(
             lambda sql: steps.look(sql, wanted, self._context.tenant, results=shows), write=False
         )
         if isinstance(results, bool):
             return found
         return [msgspec.structs.replace(step, result=results(step)) for step in found]
 
-    def settle_step(self, job_id: str, step: str, *, result: Any = None) -> bool:
+    asteps: Final = awaited(steps)
+
+    @call
+    def settle_step(self, job_id: str, step: str, *, result: Any = None) -> Procedure[bool]:
         """Mark a step as done with this result, as an operator. False if the step has ended.
 
         `step` is its label: `charge`, the second one `charge#2`, one with a key `charge[o-7]`.
         Replay the job afterwards: it continues after the step.
         """
-        return self._context.runtime.run(self._force(job_id, step, encoded(result)))
+        return self._force(job_id, step, encoded(result))
 
-    async def asettle_step(self, job_id: str, step: str, *, result: Any = None) -> bool:
-        """`settle_step`, awaited."""
-        return await self._context.runtime.arun(self._force(job_id, step, encoded(result)))
+    asettle_step: Final = awaited(settle_step)
 
-    def release_step(self, job_id: str, step: str) -> bool:
+    @call
+    def release_step(self, job_id: str, step: str) -> Procedure[bool]:
         """Mark a step as not done, as an operator: it may run. False if the step has ended.
 
         Replay the job afterwards: it begins the step again.
         """
-        return self._context.runtime.run(self._force(job_id, step, None))
+        return self._force(job_id, step, None)
 
-    async def arelease_step(self, job_id: str, step: str) -> bool:
-        """`release_step`, awaited."""
-        return await self._context.runtime.arun(self._force(job_id, step, None))
+    arelease_step: Final = awaited(release_step)
 
     def _force(self, job_id: str, label: str, value: str | None) -> Procedure[bool]:
         wanted, state = parse_id(job_id), Holding.FREE if value is None else Holding.SETTLED
-        done: bool = yield Transact(
+        return transact(
             lambda sql: steps.force(
                 sql, wanted, self._context.tenant, label=label, state=state, value=value
             )
         )
-        return done
 
 
 _OUTCOMES: Final[dict[str | None, Counted]] = {"completed": "completed", "dead": "dead"}
@@ -341,20 +290,3 @@ def _defer(after: timedelta, reason: str | None, *, hold_queue: bool) -> Acknowl
 
 def _reason(reason: str | None) -> str | None:
     return None if reason is None else text(reason, "reason", longest=REASON_BYTES)
-
-
-def _span(micros: int | None) -> timedelta | None:
-    return None if micros is None else micros * MICROSECOND
-
-
-def _parking(
-    delivery: Job | Delivery, ack_timeout: timedelta, *, dead: bool, exchange: str | None
-) -> Item[Parking, Ended]:
-    (named,) = deliveries([delivery])
-    parking = Parking(
-        named,
-        span(ack_timeout, "ack_timeout", least=MICROSECOND),
-        checks.flag(dead, "dead"),
-        None if exchange is None else text(exchange, "exchange", longest=EXCHANGE_BYTES),
-    )
-    return Item(acks.park, parking, "park", named.id)

@@ -21,7 +21,16 @@ from onefold.model.lifecycle import Event, State, allows
 from onefold.model.new_job import prepare, prepare_all
 from onefold.model.timestamps import span
 from onefold.operations import endings, enqueue, jobs
-from onefold.runtime import Batch, Pause, Procedure, Transact, waits
+from onefold.runtime import (
+    Calls,
+    Pause,
+    Procedure,
+    awaited,
+    batch,
+    call,
+    transact,
+    waits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,14 +65,15 @@ class FindOptions(TypedDict, total=False):
     """A text in the payload, without regard to case. One call looks at 2,000 jobs."""
 
 
-class JobCalls:
+class JobCalls(Calls):
     """Enqueue, get, find, cancel, run now, replay, delete."""
 
     context: Context
 
+    @call
     def enqueue(
         self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
-    ) -> Enqueued:
+    ) -> Procedure[Enqueued]:
         """Store a job, or find the job that an equal request has stored before.
 
         The field `duplicate` of the result says which. Within a caller's transaction, with the
@@ -72,35 +82,17 @@ class JobCalls:
         # For speed: most calls are not inside of a transaction of ours.
         if innermost.get() is not None:
             warn_if_inside(self.context, kind)
-        return self.context.runtime.run(enqueue_kind(self.context, kind, payload, options))
+        return enqueue_kind(self.context, kind, payload, options)
 
-    async def aenqueue(
-        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
-    ) -> Enqueued:
-        """`enqueue`, awaited."""
-        if innermost.get() is not None:
-            warn_if_inside(self.context, kind)
-        return await self.context.runtime.arun(enqueue_kind(self.context, kind, payload, options))
+    aenqueue: Final = awaited(enqueue)
 
+    @call
     def enqueue_many(
         self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
-    ) -> EnqueuedMany:
+    ) -> Procedure[EnqueuedMany]:
         """Store many jobs, all or none; the results are in the order of the jobs."""
         if innermost.get() is not None:
             warn_if_inside(self.context)
-        return self.context.runtime.run(self._enqueue_many(new_jobs, options))
-
-    async def aenqueue_many(
-        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
-    ) -> EnqueuedMany:
-        """`enqueue_many`, awaited."""
-        if innermost.get() is not None:
-            warn_if_inside(self.context)
-        return await self.context.runtime.arun(self._enqueue_many(new_jobs, options))
-
-    def _enqueue_many(
-        self, new_jobs: Sequence[NewJob], options: CallOptions
-    ) -> Procedure[EnqueuedMany]:
         context = self.context
         checks.options(options, CallOptions.__optional_keys__)
         policy = enqueue.policy(**options)
@@ -109,30 +101,31 @@ class JobCalls:
         items = prepare_all(listed, context.tenant, now=context.now)
         if not items:
             return EnqueuedMany.of(())
-        answers: list[Enqueued]
         with context.hooks.enqueueing(items) as under_way:
             stored = under_way.items
             noted = context.borrowed is not None
-            answers = yield Transact(lambda sql: enqueue.enqueue(sql, stored, policy, notes=noted))
+            answers = yield from transact(
+                lambda sql: enqueue.enqueue(sql, stored, policy, notes=noted)
+            )
             under_way.answers = answers
         if not noted:
             context.duplicate_log.note_jobs(items, answers)
         return EnqueuedMany.of(answers, JobResults(context))
 
-    def get(self, job_id: str) -> Job | None:
+    aenqueue_many: Final = awaited(enqueue_many)
+
+    @call
+    def get(self, job_id: str) -> Procedure[Job | None]:
         """The job, or None if this tenant has no such job, or no longer has it."""
         wanted = parse_id(job_id)
-        return self.context.store.transact(self._getting(wanted), write=False).get(wanted)
-
-    async def aget(self, job_id: str) -> Job | None:
-        """`get`, awaited."""
-        wanted = parse_id(job_id)
-        found = await self.context.store.atransact(self._getting(wanted), write=False)
+        found = yield from transact(
+            lambda sql: jobs.get(sql, self.context.tenant, [wanted]), write=False
+        )
         return found.get(wanted)
 
-    def _getting(self, job_id: str) -> Build[dict[str, Job]]:
-        return lambda sql: jobs.get(sql, self.context.tenant, [job_id])
+    aget: Final = awaited(get)
 
+    @call
     def find(
         self,
         *,
@@ -140,90 +133,65 @@ class JobCalls:
         after: str | None = None,
         newest_first: bool = False,
         **filters: Unpack[FindOptions],
-    ) -> JobPage:
+    ) -> Procedure[JobPage]:
         """Jobs by filter, one page per call: `after=page.next` continues."""
         build = finding(self.context, filters, limit=limit, after=after, newest_first=newest_first)
-        return self.context.store.transact(build, write=False)
+        return transact(build, write=False)
 
-    async def afind(
-        self,
-        *,
-        limit: int = 50,
-        after: str | None = None,
-        newest_first: bool = False,
-        **filters: Unpack[FindOptions],
-    ) -> JobPage:
-        """`find`, awaited."""
-        build = finding(self.context, filters, limit=limit, after=after, newest_first=newest_first)
-        return await self.context.store.atransact(build, write=False)
+    afind: Final = awaited(find)
 
-    def cancel(self, job_id: str, *, reason: str | None = None) -> bool:
+    @call
+    def cancel(self, job_id: str, *, reason: str | None = None) -> Procedure[bool]:
         """Stop a queued or running job. False if it was cancelled before.
 
         A running handler is cancelled at its next heartbeat, so it may still run when this
         returns.
         """
         wanted = parse_id(job_id)
-        return _cancelled(
-            wanted, self.context.store.transact(self._cancelling(wanted, reason))[wanted]
+        why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
+        before = yield from transact(
+            lambda sql: endings.cancel(sql, self.context.tenant, [wanted], reason=why)
         )
-
-    async def acancel(self, job_id: str, *, reason: str | None = None) -> bool:
-        """`cancel`, awaited."""
-        wanted = parse_id(job_id)
-        before = await self.context.store.atransact(self._cancelling(wanted, reason))
         return _cancelled(wanted, before[wanted])
 
-    def _cancelling(self, job_id: str, reason: str | None) -> Build[dict[str, State | None]]:
-        why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
-        return lambda sql: endings.cancel(sql, self.context.tenant, [job_id], reason=why)
+    acancel: Final = awaited(cancel)
 
-    def run_now(self, job_id: str) -> bool:
+    @call
+    def run_now(self, job_id: str) -> Procedure[bool]:
         """Make a scheduled or retrying job due now. False if it was due already, or is running.
 
         Its attempts stay as they are. An ended job raises `WrongState`: `replay` runs it again.
         """
-        return bool(self.context.store.transact(self._making_due(job_id)))
-
-    async def arun_now(self, job_id: str) -> bool:
-        """`run_now`, awaited."""
-        return bool(await self.context.store.atransact(self._making_due(job_id)))
-
-    def _making_due(self, job_id: str) -> Build[set[str]]:
         wanted = parse_id(job_id)
-        return lambda sql: jobs.run_now(sql, self.context.tenant, [wanted])
+        changed = yield from transact(lambda sql: jobs.run_now(sql, self.context.tenant, [wanted]))
+        return bool(changed)
 
-    def replay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
+    arun_now: Final = awaited(run_now)
+
+    @call
+    def replay(self, job_id: str, *, fresh: bool = False) -> Procedure[Enqueued]:
         """Run a dead or cancelled job again; with `fresh`, a completed one too.
 
         If a newer job holds its key, the result names that job and nothing is changed.
         """
-        (answer,) = self.context.store.transact(self._replaying(job_id, fresh=fresh))
-        set_results(answer, JobResults(self.context))
-        return answer
-
-    async def areplay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
-        """`replay`, awaited."""
-        (answer,) = await self.context.store.atransact(self._replaying(job_id, fresh=fresh))
-        set_results(answer, JobResults(self.context))
-        return answer
-
-    def _replaying(self, job_id: str, *, fresh: bool) -> Build[list[Enqueued]]:
         wanted = parse_id(job_id)
         checks.flag(fresh, "fresh")
-        return lambda sql: jobs.replay(sql, self.context.tenant, [wanted], fresh=fresh)
+        (answer,) = yield from transact(
+            lambda sql: jobs.replay(sql, self.context.tenant, [wanted], fresh=fresh)
+        )
+        set_results(answer, JobResults(self.context))
+        return answer
 
-    def delete(self, job_id: str) -> bool:
+    areplay: Final = awaited(replay)
+
+    @call
+    def delete(self, job_id: str) -> Procedure[bool]:
         """Remove a job in any state and release its key. False if there is no such job."""
-        return bool(self.context.store.transact(self._deleting(job_id)))
-
-    async def adelete(self, job_id: str) -> bool:
-        """`delete`, awaited."""
-        return bool(await self.context.store.atransact(self._deleting(job_id)))
-
-    def _deleting(self, job_id: str) -> Build[set[str]]:
         wanted = parse_id(job_id)
-        return lambda sql: jobs.delete(sql, self.context.tenant, [wanted])
+        deleted = yield from transact(lambda sql: jobs.delete(sql, self.context.tenant, [wanted]))
+        return bool(deleted)
+
+    adelete: Final = awaited(delete)
 
 
 class JobResults:
@@ -259,9 +227,7 @@ def wait_for_end(tenant: str, job_id: str, timeout: timedelta | None) -> Procedu
     span(patience, "timeout")
     pauses = waits(patience)
     while True:
-        found: dict[str, Job] = yield Transact(
-            lambda sql: jobs.get(sql, tenant, [job_id]), write=False
-        )
+        found = yield from transact(lambda sql: jobs.get(sql, tenant, [job_id]), write=False)
         job = found.get(job_id)
         if job is None:
             raise JobNotFound(job_id)
@@ -291,13 +257,12 @@ def enqueue_new(
     if api_key is not None:
         item = replace(item, api_key=api_key)
     hooks = context.hooks
-    answer: Enqueued
     if hooks.around_enqueue or hooks.carrier is not None:
         with hooks.enqueueing((item,)) as under_way:
-            answer = yield Batch(enqueue_item(context, under_way.items[0], policy))
+            answer = yield from batch(enqueue_item(context, under_way.items[0], policy))
             under_way.answers = (answer,)
     else:
-        answer = yield Batch(enqueue_item(context, item, policy))
+        answer = yield from batch(enqueue_item(context, item, policy))
         if hooks.listeners:
             hooks.tell_enqueued(item, answer)
     if answer.duplicate and context.borrowed is None:

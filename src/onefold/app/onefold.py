@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onefold.app.api_keys import ApiKeys
 from onefold.app.claims import ClaimCalls
@@ -32,6 +32,7 @@ from onefold.model.insert_once import natural
 from onefold.model.timestamps import span, to_micros
 from onefold.operations import claims
 from onefold.operations.insert_once import insert_once
+from onefold.runtime import Procedure, awaited, call, transact
 from onefold.worker.settings import WorkerOptions, worker_settings
 from onefold.worker.signals import run_until_signal
 from onefold.worker.worker import Worker
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from onefold.app.context import Override
-    from onefold.databases import Build, Clock, Database, Store
+    from onefold.databases import Clock, Database, Store
     from onefold.model.event import Listener
     from onefold.model.insert_once import Existing, Inserted
     from onefold.operations.migrations import Migration
@@ -54,25 +55,31 @@ class Within(JobCalls, ClaimCalls):
 
     def __init__(self, context: Context) -> None:
         self.context: Context = context
+        self._runtime = context.runtime
         self.keys: Keys = Keys(context)
         self.schedules: Schedules = Schedules(context)
 
-    def guard(self, holder: Lock | OnceClaim | Claim) -> None:
+    @call
+    def guard(self, holder: Lock | OnceClaim | Claim) -> Procedure[None]:
         """Raise `LeaseLost` unless `holder` still holds, and keep the hold until you commit.
 
         The check locks the row that issued the fence, in your transaction. So it also rejects a
         stale holder that writes before its successor does, which a resource that remembers the
         highest fence cannot.
         """
-        self.context.store.transact(_guarding(holder))
+        if not isinstance(holder, Lock | OnceClaim | Claim):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput("holder", f"must be a lock or a claim, got {holder!r}")
+        claim = holder if isinstance(holder, Claim) else holder.claim
+        if claim is None:
+            raise LeaseLost("a replayed claim", fence=0)
+        return transact(lambda sql: claims.guard(sql, claim))
 
-    async def aguard(self, holder: Lock | OnceClaim | Claim) -> None:
-        """`guard`, awaited."""
-        await self.context.store.atransact(_guarding(holder))
+    aguard: Final = awaited(guard)
 
+    @call
     def insert_once(
         self, table: str, values: Mapping[str, Any], *, on: str | Sequence[str]
-    ) -> Inserted | Existing:
+    ) -> Procedure[Inserted | Existing]:
         """Insert a row, unless a row has the same values in the columns `on`.
 
         `on` names the columns of a unique constraint of the table, whose name may be
@@ -80,23 +87,9 @@ class Within(JobCalls, ClaimCalls):
         of another constraint raises the error of the driver.
         """
         wanted = natural(table, values, on)
-        return self.context.store.transact(lambda sql: insert_once(sql, wanted))
+        return transact(lambda sql: insert_once(sql, wanted))
 
-    async def ainsert_once(
-        self, table: str, values: Mapping[str, Any], *, on: str | Sequence[str]
-    ) -> Inserted | Existing:
-        """`insert_once`, awaited."""
-        wanted = natural(table, values, on)
-        return await self.context.store.atransact(lambda sql: insert_once(sql, wanted))
-
-
-def _guarding(holder: Lock | OnceClaim | Claim) -> Build[None]:
-    if not isinstance(holder, Lock | OnceClaim | Claim):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("holder", f"must be a lock or a claim, got {holder!r}")
-    claim = holder if isinstance(holder, Claim) else holder.claim
-    if claim is None:
-        raise LeaseLost("a replayed claim", fence=0)
-    return lambda sql: claims.guard(sql, claim)
+    ainsert_once: Final = awaited(insert_once)
 
 
 class Tenant(JobCalls, ClaimCalls):
@@ -104,6 +97,7 @@ class Tenant(JobCalls, ClaimCalls):
 
     def __init__(self, context: Context) -> None:
         self.context: Context = context
+        self._runtime = context.runtime
 
     @cached_property
     def dead(self) -> DeadJobs:

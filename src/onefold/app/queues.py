@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from onefold.app.context import Noun
 from onefold.errors import InvalidInput, QueueNotEmpty
 from onefold.jobs.defaults import JobDefaults
 from onefold.model import checks
@@ -24,14 +25,13 @@ from onefold.model.queue import (
 )
 from onefold.model.timestamps import from_micros, span, to_micros
 from onefold.operations import queues
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, awaited, call, transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from onefold.app.context import Context
-    from onefold.databases import Build
     from onefold.model.job import Job
     from onefold.model.lifecycle import Retention
     from onefold.model.limit import Limit
@@ -47,14 +47,14 @@ DELETE_ROUNDS: Final = 8
 ENDPOINT_BYTES: Final = 8 * 1024
 
 
-class Queues:
+class Queues(Noun):
     """The queues of one tenant. Without a tenant: all queues, by their full names."""
 
     def __init__(
         self, context: Context, known_queues: Callable[[], dict[str, bool]] = dict
     ) -> None:
         """`known_queues` returns the queues that the code declares, and whether they have jobs."""
-        self._context = context
+        super().__init__(context)
         self._known_queues = known_queues
         self._limits: dict[str, QueueLimits] = {}
 
@@ -87,22 +87,18 @@ class Queues:
         self._context.defaults.set_for_queue(name, defaults)
         self._limits[name] = limits
 
-    def store_declared(self) -> None:
+    @call
+    def store_declared(self) -> Procedure[None]:
         """Store the limits of `declare`, as every worker does when it starts.
 
         They replace earlier declared limits, but not the limits that an operator has set.
         """
         if self._limits:
-            self._context.store.transact(self._declaring)
+            yield from transact(lambda sql: queues.declare(sql, self._limits))
 
-    async def astore_declared(self) -> None:
-        """`store_declared`, awaited."""
-        if self._limits:
-            await self._context.store.atransact(self._declaring)
+    astore_declared: Final = awaited(store_declared)
 
-    def _declaring(self, sql: Sql) -> Operation[None]:
-        return queues.declare(sql, self._limits)
-
+    @call
     def find(
         self,
         *,
@@ -110,31 +106,13 @@ class Queues:
         after: str | None = None,
         limit: int | None = None,
         counts: bool = True,
-    ) -> QueuePage:
+    ) -> Procedure[QueuePage]:
         """The queues of this tenant by name; without a tenant, of all tenants by full name.
 
         These are the saved queues, and those with limits or unfinished jobs. `saved` returns only
         the queues that were saved for this tenant, and also counts their dead jobs. Without
         `counts` it is faster, but queues that only have jobs are not found.
         """
-        build = self._finding(saved=saved, after=after, limit=limit, counts=counts)
-        return self._context.runtime.run(self._context.shards.read("queues", build))
-
-    async def afind(
-        self,
-        *,
-        saved: bool = False,
-        after: str | None = None,
-        limit: int | None = None,
-        counts: bool = True,
-    ) -> QueuePage:
-        """`find`, awaited."""
-        build = self._finding(saved=saved, after=after, limit=limit, counts=counts)
-        return await self._context.runtime.arun(self._context.shards.read("queues", build))
-
-    def _finding(
-        self, *, saved: bool, after: str | None, limit: int | None, counts: bool
-    ) -> Build[QueuePage]:
         tenant = self._context.tenant
         cursor = None if after is None else checks.text(after, "after")
         checks.flag(saved, "saved")
@@ -158,105 +136,89 @@ class Queues:
         def name_of(queue: Queue) -> str:
             return queue.name if tenant or saved else queue.full_name
 
-        return build
+        return self._context.shards.read("queues", build)
 
-    def count_failing(self) -> dict[str, FailingCounts]:
+    afind: Final = awaited(find)
+
+    @call
+    def count_failing(self) -> Procedure[dict[str, FailingCounts]]:
         """How many jobs are retrying and dead, by the full name of the queue."""
         counting = partial(queues.count_failing, tenant=self._context.tenant)
-        return self._context.runtime.run(self._context.shards.read("queues", counting))
+        return self._context.shards.read("queues", counting)
 
-    async def acount_failing(self) -> dict[str, FailingCounts]:
-        """`count_failing`, awaited."""
-        counting = partial(queues.count_failing, tenant=self._context.tenant)
-        return await self._context.runtime.arun(self._context.shards.read("queues", counting))
+    acount_failing: Final = awaited(count_failing)
 
-    def save(self, name: str, settings: QueueSettings = DEFAULTS, *, new: bool = False) -> Queue:
+    @call
+    def save(
+        self, name: str, settings: QueueSettings = DEFAULTS, *, new: bool = False
+    ) -> Procedure[Queue]:
         """Create a queue of `onefold serve`, or replace its settings.
 
         Without `signing_secret`, the stored ones stay; a queue with an endpoint and without a
         secret gets a new one. Without `paused`, a paused queue stays paused. With `new`, raises
         `InvalidInput` if the queue exists.
         """
-        return self._context.store.transact(self._saving(name, settings, new=new))
-
-    async def asave(
-        self, name: str, settings: QueueSettings = DEFAULTS, *, new: bool = False
-    ) -> Queue:
-        """`save`, awaited."""
-        return await self._context.store.atransact(self._saving(name, settings, new=new))
-
-    def _saving(self, name: str, settings: QueueSettings, *, new: bool) -> Build[Queue]:
         tenant = self._context.tenant
         qualified(tenant, name)
         wanted = checked(settings)
         checks.flag(new, "new")
         # Made before the first try, so that every try stores the same secret.
         secret = new_secret()
-        return lambda sql: queues.save(sql, tenant, name, wanted, secret=secret, new=new)
+        return transact(lambda sql: queues.save(sql, tenant, name, wanted, secret=secret, new=new))
 
-    def get(self, name: str, *, counts: bool = False) -> Queue | None:
+    asave: Final = awaited(save)
+
+    @call
+    def get(self, name: str, *, counts: bool = False) -> Procedure[Queue | None]:
         """A saved queue, or None; `counts` adds the numbers of its jobs, which takes longer."""
-        return self._context.store.transact(self._getting(name, counts=counts), write=False)
-
-    async def aget(self, name: str, *, counts: bool = False) -> Queue | None:
-        """`get`, awaited."""
-        return await self._context.store.atransact(self._getting(name, counts=counts), write=False)
-
-    def _getting(self, name: str, *, counts: bool) -> Build[Queue | None]:
         tenant = self._context.tenant
         qualified(tenant, name)
         checks.flag(counts, "counts")
-        return lambda sql: queues.get(sql, tenant, name, counts=counts)
+        return transact(lambda sql: queues.get(sql, tenant, name, counts=counts), write=False)
 
-    def delete(self, name: str, *, force: bool = False) -> bool:
+    aget: Final = awaited(get)
+
+    @call
+    def delete(self, name: str, *, force: bool = False) -> Procedure[bool]:
         """Remove a saved queue with its limits and its hold; False if there is no such queue.
 
         Raises `QueueNotEmpty` while it has queued or running jobs; `force` removes these too. Ended
         jobs stay for as long as they are kept.
         """
-        return self._context.runtime.run(self._delete(name, force=force))
-
-    async def adelete(self, name: str, *, force: bool = False) -> bool:
-        """`delete`, awaited."""
-        return await self._context.runtime.arun(self._delete(name, force=force))
-
-    def _delete(self, name: str, *, force: bool) -> Procedure[bool]:
         tenant = self._context.tenant
         queue = qualified(tenant, name)
         rounds = DELETE_ROUNDS if checks.flag(force, "force") else 0
         while True:
             try:
-                deleted: bool = yield Transact(lambda sql: queues.delete(sql, tenant, name))
+                return (yield from transact(lambda sql: queues.delete(sql, tenant, name)))
             except QueueNotEmpty:
                 if not rounds:
                     raise
                 rounds -= 1
                 yield from _empty(queue)
-            else:
-                return deleted
 
-    def pause(self, name: str) -> Queue | None:
+    adelete: Final = awaited(delete)
+
+    @call
+    def pause(self, name: str) -> Procedure[Queue | None]:
         """Give no more jobs of a queue to any worker. Running jobs continue.
 
         Returns the saved queue, or None for a queue that is not saved: a tenant can only pause
         saved queues. Otherwise a queue that this code does not declare, and that has no stored
         data, raises `InvalidInput`.
         """
-        return self._context.store.transact(self._pausing(name, paused=True))
+        return self._pausing(name, paused=True)
 
-    async def apause(self, name: str) -> Queue | None:
-        """`pause`, awaited."""
-        return await self._context.store.atransact(self._pausing(name, paused=True))
+    apause: Final = awaited(pause)
 
-    def resume(self, name: str) -> Queue | None:
+    @call
+    def resume(self, name: str) -> Procedure[Queue | None]:
         """Resume a paused queue. Returns and raises as `pause` does."""
-        return self._context.store.transact(self._pausing(name, paused=False))
+        return self._pausing(name, paused=False)
 
-    async def aresume(self, name: str) -> Queue | None:
-        """`resume`, awaited."""
-        return await self._context.store.atransact(self._pausing(name, paused=False))
+    aresume: Final = awaited(resume)
 
-    def _pausing(self, name: str, *, paused: bool) -> Build[Queue | None]:
+    def _pausing(self, name: str, *, paused: bool) -> Procedure[Queue | None]:
         queue, known = self._name(name), self._known_queues()
         owner, own_name = checks.parted(queue)
 
@@ -267,8 +229,9 @@ class Queues:
                 yield from (queues.pause if paused else queues.resume)(sql, queue)
             return saved
 
-        return build
+        return transact(build)
 
+    @call
     def set_limits(
         self,
         name: str,
@@ -276,30 +239,12 @@ class Queues:
         limit: Limit | None = None,
         group_limit: Limit | None = None,
         ordered: bool = False,
-    ) -> None:
+    ) -> Procedure[None]:
         """Set the limits of a queue: for all of it, and for each of its groups.
 
         They replace the limits that the code declares, and stay until `clear_limits`. With
         `ordered`, the jobs of a group run one at a time, in the order in which they were enqueued.
         """
-        build = self._limiting(name, limit, group_limit, ordered=ordered)
-        self._context.store.transact(build)
-
-    async def aset_limits(
-        self,
-        name: str,
-        *,
-        limit: Limit | None = None,
-        group_limit: Limit | None = None,
-        ordered: bool = False,
-    ) -> None:
-        """`set_limits`, awaited."""
-        build = self._limiting(name, limit, group_limit, ordered=ordered)
-        await self._context.store.atransact(build)
-
-    def _limiting(
-        self, name: str, limit: Limit | None, group_limit: Limit | None, *, ordered: bool
-    ) -> Build[None]:
         limits = queue_limits(limit, group_limit, ordered=ordered)
         if group_limit is not None and group_limit.key is not None:
             raise InvalidInput(
@@ -307,42 +252,34 @@ class Queues:
                 "has a key, which says how the code groups its jobs: declare it there",
             )
         queue = self._name(name)
-        return lambda sql: queues.set_limits(sql, queue, limits)
+        return transact(lambda sql: queues.set_limits(sql, queue, limits))
 
-    def clear_limits(self, name: str) -> None:
+    aset_limits: Final = awaited(set_limits)
+
+    @call
+    def clear_limits(self, name: str) -> Procedure[None]:
         """Remove the limits that an operator has set.
 
         The limits that the code declares apply again when the next worker starts.
         """
         queue = self._name(name)
-        self._context.store.transact(lambda sql: queues.clear_limits(sql, queue))
+        return transact(lambda sql: queues.clear_limits(sql, queue))
 
-    async def aclear_limits(self, name: str) -> None:
-        """`clear_limits`, awaited."""
-        queue = self._name(name)
-        await self._context.store.atransact(lambda sql: queues.clear_limits(sql, queue))
+    aclear_limits: Final = awaited(clear_limits)
 
+    @call
     def rotate_secret(
         self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
-    ) -> Queue | None:
+    ) -> Procedure[Queue | None]:
         """Sign with another secret, by default a new one; None if there is no such queue.
 
         The old secret also signs during `overlap`, so that receivers can change over.
         """
-        return self._context.store.transact(self._rotating(name, secret, overlap))
-
-    async def arotate_secret(
-        self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
-    ) -> Queue | None:
-        """`rotate_secret`, awaited."""
-        return await self._context.store.atransact(self._rotating(name, secret, overlap))
-
-    def _rotating(self, name: str, secret: str | None, overlap: timedelta) -> Build[Queue | None]:
         qualified(self._context.tenant, name)
         span(overlap, "overlap")
         text = new_secret() if secret is None else secret
         check_secret(text, "signing_secret")
-        return partial(
+        build = partial(
             queues.rotate,
             tenant=self._context.tenant,
             name=name,
@@ -350,7 +287,11 @@ class Queues:
             now=from_micros(self._context.now()),
             overlap=overlap,
         )
+        return transact(build)
 
+    arotate_secret: Final = awaited(rotate_secret)
+
+    @call
     def hold(
         self,
         name: str,
@@ -359,37 +300,12 @@ class Queues:
         until: datetime | None = None,
         why: HoldReason,
         force: bool = False,
-    ) -> datetime:
+    ) -> Procedure[datetime]:
         """Give no jobs of a queue for some time; returns when the hold ends.
 
         Afterwards the queue gives one job at a time, over all machines, until `open` is called. A
         hold that ends later is kept, unless `force` is given.
         """
-        build = self._holding(name, after, until, why, force=force)
-        return from_micros(self._context.store.transact(build))
-
-    async def ahold(
-        self,
-        name: str,
-        *,
-        after: timedelta | None = None,
-        until: datetime | None = None,
-        why: HoldReason,
-        force: bool = False,
-    ) -> datetime:
-        """`hold`, awaited."""
-        build = self._holding(name, after, until, why, force=force)
-        return from_micros(await self._context.store.atransact(build))
-
-    def _holding(
-        self,
-        name: str,
-        after: timedelta | None,
-        until: datetime | None,
-        why: HoldReason,
-        *,
-        force: bool,
-    ) -> Build[int]:
         queue = self._name(name)
         checks.flag(force, "force")
         if why not in HOLD_REASONS:
@@ -398,8 +314,12 @@ class Queues:
             raise InvalidInput("until", "or after must be given, and not both")
         delay = None if after is None else span(after, "after")
         moment = None if until is None else to_micros(until, "until")
-        return lambda sql: queues.hold(sql, queue, why=why, after=delay, until=moment, force=force)
+        build = partial(queues.hold, queue=queue, why=why, after=delay, until=moment, force=force)
+        return from_micros((yield from transact(build)))
 
+    ahold: Final = awaited(hold)
+
+    @call
     def end_hold(
         self,
         name: str,
@@ -407,68 +327,48 @@ class Queues:
         force: bool = False,
         by: Job | None = None,
         only: HoldReason | None = None,
-    ) -> bool:
+    ) -> Procedure[bool]:
         """End the hold of a queue after a successful job, and reset the count of failures.
 
         False if there was nothing to end. Without `force`, a hold stays if it is not over yet, or
         was not over when the job `by` was taken. `only` ends a hold with that reason and no other.
         """
-        return self._context.store.transact(self._ending_hold(name, force=force, by=by, only=only))
-
-    async def aend_hold(
-        self,
-        name: str,
-        *,
-        force: bool = False,
-        by: Job | None = None,
-        only: HoldReason | None = None,
-    ) -> bool:
-        """`end_hold`, awaited."""
-        build = self._ending_hold(name, force=force, by=by, only=only)
-        return await self._context.store.atransact(build)
-
-    def _ending_hold(
-        self, name: str, *, force: bool, by: Job | None, only: HoldReason | None
-    ) -> Build[bool]:
         queue = self._name(name)
         checks.flag(force, "force")
         taken_at = None if by is None or by.taken_at is None else to_micros(by.taken_at, "by")
-        return lambda sql: queues.end_hold(sql, queue, force=force, taken_at=taken_at, only=only)
+        build = partial(queues.end_hold, queue=queue, force=force, taken_at=taken_at, only=only)
+        return transact(build)
 
-    def count_failure(self, name: str) -> int:
+    aend_hold: Final = awaited(end_hold)
+
+    @call
+    def count_failure(self, name: str) -> Procedure[int]:
         """Count a failure of the queue's endpoint; returns how many there are in a row."""
         queue = self._name(name)
-        return self._context.store.transact(lambda sql: queues.failed(sql, queue))
+        return transact(lambda sql: queues.failed(sql, queue))
 
-    async def acount_failure(self, name: str) -> int:
-        """`count_failure`, awaited."""
-        queue = self._name(name)
-        return await self._context.store.atransact(lambda sql: queues.failed(sql, queue))
+    acount_failure: Final = awaited(count_failure)
 
-    def pause_endpoint(self, name: str, *, endpoint: str, why: str) -> bool:
+    @call
+    def pause_endpoint(self, name: str, *, endpoint: str, why: str) -> Procedure[bool]:
         """Pause a queue whose endpoint accepts nothing more, and store the reason.
 
         False if there is no such queue, or if it has another endpoint by now.
         """
-        return self._context.store.transact(self._pausing_endpoint(name, endpoint, why))
-
-    async def apause_endpoint(self, name: str, *, endpoint: str, why: str) -> bool:
-        """`pause_endpoint`, awaited."""
-        return await self._context.store.atransact(self._pausing_endpoint(name, endpoint, why))
-
-    def _pausing_endpoint(self, name: str, endpoint: str, why: str) -> Build[bool]:
         queue = self._name(name)
         place = checks.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
         reason = checks.text(why, "why", longest=checks.REASON_BYTES)
-        return lambda sql: queues.pause_endpoint(sql, queue, endpoint=place, why=reason)
+        build = partial(queues.pause_endpoint, queue=queue, endpoint=place, why=reason)
+        return transact(build)
 
-    def pushed(self) -> list[Queue]:
+    apause_endpoint: Final = awaited(pause_endpoint)
+
+    @call
+    def pushed(self) -> Procedure[list[Queue]]:
         """The queues of all tenants that have an endpoint."""
-        return self._context.runtime.run(self._context.shards.read("queues", _pushed))
+        return self._context.shards.read("queues", partial(queues.all_saved, pushed=True))
 
-    async def apushed(self) -> list[Queue]:
-        """`pushed`, awaited."""
-        return await self._context.runtime.arun(self._context.shards.read("queues", _pushed))
+    apushed: Final = awaited(pushed)
 
     def _name(self, name: str) -> str:
         """The full name of a queue of this tenant."""
@@ -476,12 +376,8 @@ class Queues:
         return qualified(tenant, name) if tenant else checks.queue(name, "queue")
 
 
-def _pushed(sql: Sql) -> Operation[list[Queue]]:
-    return queues.all_saved(sql, pushed=True)
-
-
 def _empty(queue: str) -> Procedure[None]:
     """Run one batch per transaction, so that an interrupted call can be repeated."""
     removed = BATCH
     while removed >= BATCH:
-        removed = yield Transact(partial(queues.empty, queue=queue, limit=BATCH))
+        removed = yield from transact(partial(queues.empty, queue=queue, limit=BATCH))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, cast, overload
 
 from onefold.client import publish
-from onefold.client.calls import Awaiting, Blocking, Calls, Mode, call
+from onefold.client.calls import Awaiting, Blocking, HttpCalls, Mode, call
 from onefold.client.claims import HttpClaims, RemoteOnceOptions
 from onefold.client.connection import connection_to, decode
 from onefold.client.events import AsyncRemoteEvents, RemoteEvents, event_filter
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 TTL: Final = timedelta(seconds=30)
 
 
-class ClientCalls(Calls[Mode], Generic[Mode]):
+class ClientCalls(HttpCalls[Mode], Generic[Mode]):
     """The calls that both clients have."""
 
     def __init__(self, connection: Connection, runtime: Runtime, mode: type[Mode]) -> None:

@@ -11,7 +11,7 @@ from onefold.app.jobs import FindOptions
 from onefold.app.keys import KeyFilters
 from onefold.app.schedules import ScheduleOptions
 from onefold.app.statistics import LAST, WIDTH
-from onefold.client.calls import Calls, Mode, call
+from onefold.client.calls import HttpCalls, Mode, call
 from onefold.client.claims import HttpClaims
 from onefold.client.connection import decode
 from onefold.client.requests import ChangeReply, json_value, path, wire_body
@@ -49,7 +49,7 @@ OVERLAP: Final = timedelta(hours=24)
 SECOND: Final = timedelta(seconds=1)
 
 
-class ClientQueues(Calls[Mode]):
+class ClientQueues(HttpCalls[Mode]):
     """The queues of a server. They need an API key with the scope `admin`."""
 
     @call
@@ -108,7 +108,7 @@ class ClientQueues(Calls[Mode]):
         return decode(response, QueueSecrets).signing_secret
 
 
-class ClientKeys(Calls[Mode]):
+class ClientKeys(HttpCalls[Mode]):
     """The keys of a server: end a claim, list keys, and change them as an operator."""
 
     @call
@@ -189,7 +189,7 @@ class ClientKeys(Calls[Mode]):
         return decode(response, ChangeReply).released
 
 
-class ClientSchedules(Calls[Mode]):
+class ClientSchedules(HttpCalls[Mode]):
     """The schedules of a server."""
 
     @call
@@ -248,7 +248,7 @@ class ClientSchedules(Calls[Mode]):
         return not decode(response, ChangeReply).already
 
 
-class ClientDead(Calls[Mode]):
+class ClientDead(HttpCalls[Mode]):
     """The dead jobs of one queue, `queue=`."""
 
     @call
@@ -316,7 +316,7 @@ def _most(limit: int | None, done: int) -> int | None:
     return min(limit - done, DEAD_JOBS)
 
 
-class ClientStatistics(Calls[Mode]):
+class ClientStatistics(HttpCalls[Mode]):
     """What has happened on a server lately."""
 
     @call
@@ -330,7 +330,7 @@ class ClientStatistics(Calls[Mode]):
         return decode(response, Statistics)
 
 
-class ClientWorkers(Calls[Mode]):
+class ClientWorkers(HttpCalls[Mode]):
     """The workers of a server. They need an API key with the scope `admin` and no tenant."""
 
     @call
@@ -340,7 +340,7 @@ class ClientWorkers(Calls[Mode]):
         return decode(response, WorkerList).items
 
 
-class ClientDeliveries(Calls[Mode]):
+class ClientDeliveries(HttpCalls[Mode]):
     """Deliveries of jobs to your worker. A `fence` names one; without it, the current one."""
 
     @call

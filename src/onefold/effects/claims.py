@@ -29,7 +29,7 @@ from onefold.model.delivery import Delivery
 from onefold.model.ids import hash_of
 from onefold.model.outcome import checked_rules
 from onefold.operations import claims, deliveries
-from onefold.runtime import Batch, Procedure, Transact
+from onefold.runtime import Procedure, batch, transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ class DatabaseClaims(ClaimBackend):
     def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
         """Take the key, or return why not."""
         try:
-            answer: ClaimAnswer = yield Transact(lambda sql: claims.claim(sql, wanted))
+            answer = yield from transact(lambda sql: claims.claim(sql, wanted))
         except DatabaseBusy:
             if not wanted.joined:
                 raise
@@ -165,20 +165,20 @@ class DatabaseClaims(ClaimBackend):
 
     def settle(self, claim: Claim, result: str) -> Procedure[None]:
         """Store the result; `LeaseLost` if another attempt holds the key."""
-        yield Batch(settle_item(claim, result))
+        yield from batch(settle_item(claim, result))
 
     def release(self, claim: Claim) -> Procedure[bool]:
         """Release the key unsettled; False if another attempt holds it."""
-        released: set[str] = yield Transact(lambda sql: claims.release(sql, [claim]))
+        released = yield from transact(lambda sql: claims.release(sql, [claim]))
         return bool(released)
 
     def abandon(self, claim: Claim) -> Procedure[None]:
         """Leave the key with an unknown outcome."""
-        yield Transact(lambda sql: claims.abandon(sql, claim))
+        yield from transact(lambda sql: claims.abandon(sql, claim))
 
     def settle_unknown(self, wanted: Wanted, unknown: Unknown, result: str) -> Procedure[None]:
         """Settle a key whose outcome was unknown."""
-        yield Transact(
+        yield from transact(
             lambda sql: claims.force(
                 sql, wanted.key, Holding.SETTLED, result=result, fence=unknown.fence
             )
@@ -186,10 +186,11 @@ class DatabaseClaims(ClaimBackend):
 
     def take_unknown(self, wanted: Wanted, unknown: Unknown) -> Procedure[Claim | None]:
         """Claim a key whose outcome was unknown; None if another attempt was faster."""
-        claim: Claim | None = yield Transact(
-            lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
+        return (
+            yield from transact(
+                lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
+            )
         )
-        return claim
 
     def not_done(self, not_done: object, takeover: Takeover | None) -> tuple[ErrorRule, ...] | None:
         """The exceptions that release a key; None if all do."""
@@ -246,7 +247,7 @@ class JobClaims(DatabaseClaims):
         """Take the key, or return why not; `LeaseLost` if another delivery has the job."""
         self._check()
         try:
-            answer: ClaimAnswer = yield Transact(lambda sql: self._claimed(sql, wanted))
+            answer = yield from transact(lambda sql: self._claimed(sql, wanted))
         except LeaseLost:
             self._lose()
             raise

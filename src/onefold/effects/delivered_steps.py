@@ -22,7 +22,7 @@ from onefold.model.delivery import Delivery, encode_error
 from onefold.model.ids import parse_id
 from onefold.model.step import Failure, StepName, StepRow, step_name
 from onefold.operations import jobs, steps
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, transact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,8 +48,7 @@ class RemoteStep(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(step: RemoteStep) -> Procedure[DeliveredStep]:
     """The step and its job, as they are stored."""
-    found: DeliveredStep = yield Transact(lambda sql: _find(sql, step), write=False)
-    return found
+    return (yield from transact(lambda sql: _find(sql, step), write=False))
 
 
 def _find(sql: Sql, step: RemoteStep) -> Operation[DeliveredStep]:

@@ -13,7 +13,7 @@ import weakref
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from onefold.errors import Busy, LeaseLost, UsageError
 from onefold.model import checks
@@ -21,7 +21,7 @@ from onefold.model.claim import Claim, ClaimAnswer, ClaimKey, Won, want
 from onefold.model.timestamps import span
 from onefold.model.unique import fingerprint
 from onefold.operations import claims
-from onefold.runtime import Pause, Procedure, Transact, waits
+from onefold.runtime import Calls, Pause, Procedure, awaited, call, transact, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,22 +108,21 @@ class DatabaseLocks:
         """Try to take a lock, without waiting."""
         del wait
         wanted = want(key, lease=ttl, takeover="rerun")
-        answer: ClaimAnswer = yield Transact(partial(claims.claim, wanted=wanted))
-        return answer
+        return transact(partial(claims.claim, wanted=wanted))
 
     def renew(self, claim: Claim, ttl: timedelta) -> Procedure[bool]:
         """Extend a lock; False if it has ended."""
         micros = span(ttl, "ttl")
-        until: Any = yield Transact(lambda sql: claims.renew(sql, claim, lease=micros))
+        until = yield from transact(lambda sql: claims.renew(sql, claim, lease=micros))
         return until is not None
 
     def release(self, claim: Claim) -> Procedure[bool]:
         """Release a lock; False if another holder has it."""
-        released: set[str] = yield Transact(lambda sql: claims.release(sql, [claim], strict=True))
+        released = yield from transact(lambda sql: claims.release(sql, [claim], strict=True))
         return bool(released)
 
 
-class Lock:
+class Lock(Calls):
     """A lock for `with` and for `async with`."""
 
     def __init__(
@@ -203,13 +202,12 @@ class Lock:
         """`release`, awaited."""
         return await self._runtime.arun(self._release())
 
-    def renew(self) -> None:
+    @call
+    def renew(self) -> Procedure[None]:
         """Extend the lock by its ttl, with the same fence; `LeaseLost` if it has ended."""
-        self._runtime.run(self._renew())
+        return self._renew()
 
-    async def arenew(self) -> None:
-        """`renew`, awaited."""
-        await self._runtime.arun(self._renew())
+    arenew: Final = awaited(renew)
 
     def __enter__(self) -> Self:
         return self.acquire()

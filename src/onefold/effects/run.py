@@ -31,6 +31,7 @@ from onefold.model.delivery import Delivery
 from onefold.model.json_text import decode_payload
 from onefold.model.timestamps import from_micros, span
 from onefold.operations import deliveries
+from onefold.runtime import Calls, Procedure, awaited, call, transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -39,17 +40,14 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.app.onefold import Within
     from onefold.effects.once import AttemptOptions, OnceClaim, OnceOptions
-    from onefold.model.delivery import Heartbeat
     from onefold.model.job import Job
     from onefold.model.step import StepRow
-    from onefold.operations.statement import Operation, Sql
-    from onefold.runtime import Procedure
 
 _LOGGER: Final = logging.getLogger("onefold.run")
 _UNSET: Final[Any] = object()
 
 
-class Run(Stepping):
+class Run(Stepping, Calls):
     """One delivery of a job: what its handler needs to do each effect once."""
 
     def __init__(
@@ -68,6 +66,7 @@ class Run(Stepping):
         self.result: Any = _UNSET
         """Set it inside `transaction()` to store it as the job's result."""
         self._context = context
+        self._runtime = context.runtime
         self._lease = lease
         self._lost = False
         self._completing = False
@@ -227,61 +226,44 @@ class Run(Stepping):
         key = claim_key(self.job.tenant, "lock", "", lock_key(name))
         return Lock(DatabaseLocks(self._context), key, ttl, wait, is_lost=lambda: self._lost)
 
-    def heartbeat(self) -> datetime:
+    @call
+    def heartbeat(self) -> Procedure[datetime]:
         """Extend the job's lease now; returns its end. `LeaseLost` if the job is lost."""
         self.check()
-        return self._until(self._context.store.transact(self._beating))
-
-    async def aheartbeat(self) -> datetime:
-        """`heartbeat`, awaited."""
-        self.check()
-        return self._until(await self._context.store.atransact(self._beating))
-
-    def _beating(self, sql: Sql) -> Operation[list[Heartbeat]]:
         delivery = Delivery(self.job.id, self.job.fence)
-        return deliveries.heartbeat(sql, [delivery], lease=span(self._lease, "lease"))
-
-    def _until(self, beats: list[Heartbeat]) -> datetime:
-        (beat,) = beats
+        lease = span(self._lease, "lease")
+        (beat,) = yield from transact(
+            lambda sql: deliveries.heartbeat(sql, [delivery], lease=lease)
+        )
         if beat.lease_until is None:
             self.lose()
             raise LeaseLost(f"job {self.job.id}", fence=self.job.fence)
         return beat.lease_until
 
-    def now(self) -> datetime:
+    aheartbeat: Final = awaited(heartbeat)
+
+    @call
+    def now(self) -> Procedure[datetime]:
         """The time, recorded: a rerun receives the same value."""
-        return self._context.runtime.run(self._now())
-
-    async def anow(self) -> datetime:
-        """`now`, awaited."""
-        return await self._context.runtime.arun(self._now())
-
-    def uuid(self) -> UUID:
-        """A random UUID, recorded: a rerun receives the same value."""
-        return self._context.runtime.run(self._uuid())
-
-    async def auuid(self) -> UUID:
-        """`uuid`, awaited."""
-        return await self._context.runtime.arun(self._uuid())
-
-    def random(self) -> float:
-        """A random number from 0 to 1, recorded: a rerun receives the same value."""
-        return self._context.runtime.run(self._random())
-
-    async def arandom(self) -> float:
-        """`random`, awaited."""
-        return await self._context.runtime.arun(self._random())
-
-    def _now(self) -> Procedure[datetime]:
         micros: int = yield from self._recorded("now()", self._context.now)
         return from_micros(micros)
 
-    def _uuid(self) -> Procedure[UUID]:
+    anow: Final = awaited(now)
+
+    @call
+    def uuid(self) -> Procedure[UUID]:
+        """A random UUID, recorded: a rerun receives the same value."""
         return UUID((yield from self._recorded("uuid()", lambda: str(uuid4()))))
 
-    def _random(self) -> Procedure[float]:
+    auuid: Final = awaited(uuid)
+
+    @call
+    def random(self) -> Procedure[float]:
+        """A random number from 0 to 1, recorded: a rerun receives the same value."""
         number: float = yield from self._recorded("random()", random.random)
         return number
+
+    arandom: Final = awaited(random)
 
     def _recorded(self, name: str, make: Callable[[], Any]) -> Procedure[Any]:
         """Store a step without an effect: it is over as soon as it begins."""

@@ -16,7 +16,7 @@ from onefold.databases.handler_transaction import abegin, begin
 from onefold.errors import DatabaseError, DatabaseUnavailable, LeaseLost, UsageError
 from onefold.model.outcome import Defer
 from onefold.operations import deliveries
-from onefold.runtime import Transact
+from onefold.runtime import transact
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -135,7 +135,7 @@ class RecordedTransaction(ABC):
 
     def _has_committed(self) -> Procedure[bool]:
         try:
-            found: bool = yield Transact(self._is_recorded, write=False)
+            found = yield from transact(self._is_recorded, write=False)
         except DatabaseError:
             return False
         return found

@@ -15,7 +15,7 @@ from onefold.model.ids import new_id
 from onefold.model.step import NOTHING, Failure, Notes, StepName, StepRow, read_name
 from onefold.operations import steps
 from onefold.operations.steps import StepWrite
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, transact
 
 if TYPE_CHECKING:
     from onefold.model.claim import Claim
@@ -112,7 +112,7 @@ class DatabaseSteps(ABC):
         """The steps that earlier attempts have stored."""
         if self._is_new:
             return []
-        found: list[StepRow] = yield Transact(self.find, write=False)
+        found = yield from transact(self.find, write=False)
         return self.adopt(found)
 
     def adopt(self, found: list[StepRow]) -> list[StepRow]:
@@ -157,8 +157,7 @@ class DatabaseSteps(ABC):
     def store(self, request: StepRequest, seen: StepRow | None, value: str) -> Procedure[StepRow]:
         """Write a step that has no effect."""
         wanted = self.record(request, seen, value)
-        row: StepRow = yield Transact(lambda sql: self.write(sql, wanted))
-        return row
+        return (yield from transact(lambda sql: self.write(sql, wanted)))
 
     def has_stored(self, sql: Sql, wanted: StepWrite) -> Operation[bool]:
         """True if this write is stored."""
@@ -186,8 +185,7 @@ class DatabaseSteps(ABC):
         self, request: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
     ) -> Procedure[StepRow]:
         wanted = self._wanted(request, owner, state, notes, seen)
-        row: StepRow = yield Transact(lambda sql: self.write(sql, wanted))
-        return row
+        return (yield from transact(lambda sql: self.write(sql, wanted)))
 
 
 class JobSteps(DatabaseSteps):

@@ -25,7 +25,7 @@ from onefold.model.timestamps import from_micros, to_micros
 from onefold.operations.limited_take import take_controlled
 from onefold.operations.maintenance import empty_tables
 from onefold.operations.queues import TakenUnderControl
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Call, Procedure, awaited, call, transact
 from onefold.worker.settings import worker_settings
 from onefold.worker.threads import Interrupted
 from onefold.worker.worker import Worker
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold, Tenant
-    from onefold.model.job import Job, JobPage, Json
+    from onefold.model.job import Job, Json
     from onefold.model.queue import Outlook
     from onefold.operations.statement import Operation, Sql
     from onefold.testing.clock import Clock
@@ -397,16 +397,14 @@ async def await_job(calls: Tenant, job_id: str, *, timeout: timedelta = TEN_SECO
     return await context.runtime.arun(wait_for_end(context.tenant, job_id, timeout))
 
 
-def wipe(onefold: Onefold) -> None:
+@call
+def wipe(onefold: Onefold) -> Procedure[None]:
     """Delete all jobs, keys, queues, schedules and API keys, of all tenants. For tests only."""
-    onefold.context.duplicate_log.flush()
-    onefold.context.store.transact(empty_tables)
+    yield Call(onefold.context.duplicate_log.flush)
+    yield from transact(empty_tables)
 
 
-async def awipe(onefold: Onefold) -> None:
-    """`wipe`, awaited."""
-    await onefold.context.duplicate_log.aflush()
-    await onefold.context.store.atransact(empty_tables)
+awipe: Final = awaited(wipe)
 
 
 def enqueued(
@@ -482,7 +480,7 @@ def _found(
         payload = decode_payload(encode_payload(payload))  # a datetime is stored as text
     while True:
         build = finding(context, {"kind": kind}, limit=PAGE, after=after, newest_first=False)
-        page: JobPage = yield Transact(build, write=False)
+        page = yield from transact(build, write=False)
         found += [job for job in page.jobs if payload is UNSET or _matches(job.payload, payload)]
         after = page.next
         if after is None:

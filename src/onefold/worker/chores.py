@@ -24,7 +24,7 @@ from onefold.model.schedule import Ticked
 from onefold.model.statistics import Tally
 from onefold.model.timestamps import MICROSECOND, from_micros, span
 from onefold.operations import endings, maintenance, queues, schedules, statistics, workers
-from onefold.runtime import Pause, Procedure, Transact
+from onefold.runtime import Pause, Procedure, transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from onefold.model.schedule import Broken, Tick
     from onefold.operations.endings import Rescued, RescuedJob
     from onefold.operations.maintenance import Look, Pruned
-    from onefold.operations.schedules import Looked
     from onefold.operations.statement import Operation
     from onefold.worker.settings import WorkerSettings
     from onefold.worker.shards import Shards
@@ -234,7 +233,7 @@ def _batches(
 def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
     """The result, and a pause as long as the batch took, so that others can write."""
     started = time.monotonic()
-    result: T = yield Transact(build)
+    result = yield from transact(build)
     return result, Pause(min(time.monotonic() - started, LONGEST_PAUSE))
 
 
@@ -248,7 +247,7 @@ def rescue(shards: Shards, limit: int | None = None) -> Procedure[Rescued]:
     def on_shard(shard: int) -> Procedure[None]:
         while limit is None or sum(rescued.total for rescued in done) < limit:
             build = partial(endings.rescue, shard=shard, limit=size)
-            rescued: Rescued = yield Transact(build)
+            rescued = yield from transact(build)
             done.append(rescued)
             if rescued.total < size:
                 break
@@ -266,7 +265,7 @@ def prune(shards: Shards) -> Procedure[Pruned]:
     """Remove ended jobs whose retention is over, old statistics, and workers that were killed."""
 
     def on_shard(shard: int) -> Procedure[None]:
-        yield Transact(partial(workers.prune, shard=shard))
+        yield from transact(partial(workers.prune, shard=shard))
 
     done = yield from _batches(shards, maintenance.prune, lambda pruned: pruned.total)
     yield from _batches(shards, statistics.prune, lambda deleted: deleted)
@@ -286,7 +285,7 @@ def sample(shards: Shards) -> Procedure[None]:
         (None, queue): Tally(backlog=number) for queue, number in waiting.items()
     }
     shard = random.randrange(shards.number)
-    yield Transact(lambda sql: statistics.add(sql.only([shard]), tallies))
+    yield from transact(lambda sql: statistics.add(sql.only([shard]), tallies))
 
 
 def sweep(shards: Shards) -> Procedure[int]:
@@ -328,7 +327,7 @@ class Ticker:
             cursor: tuple[str, str] | None = ("", "") if shard in look.ticks else None
             while cursor is not None:
                 build = partial(schedules.tick, shard=shard, cursor=cursor)
-                looked: Looked = yield Transact(build)
+                looked = yield from transact(build)
                 ticks.extend(looked.ticks)
                 broken.extend(looked.broken)
                 cursor = looked.cursor

@@ -32,10 +32,11 @@ from onefold.model.lifecycle import Event
 from onefold.model.queue import Outlook, queue_names
 from onefold.model.timestamps import span
 from onefold.operations import deliveries as leases
-from onefold.operations import endings, queues
+from onefold.operations import endings
 from onefold.operations.endings import Ending
 from onefold.operations.limited_take import take_controlled
-from onefold.runtime import Procedure, Transact
+from onefold.operations.queues import look as outlooks
+from onefold.runtime import Calls, Procedure, awaited, call, transact
 from onefold.worker import chores
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.app.context import Context
-    from onefold.databases import Build
     from onefold.model.job import JobRow, Json
     from onefold.model.schedule import Ticked
     from onefold.operations.deliveries import Finish
@@ -86,19 +86,19 @@ class ShardRotation:
         return next(turn)
 
 
-class DeliveryCalls:
+class DeliveryCalls(Calls):
     """Take jobs and end deliveries, of all tenants."""
 
     def __init__(self, context: Context) -> None:
         """On the store of `context`."""
         self._context = context
-        self._run = context.runtime.run
-        self._arun = context.runtime.arun
+        self._runtime = context.runtime
         self._rotation = ShardRotation()
         self._ticker = chores.Ticker(context.shards, context.hooks)
         self._groups: dict[str, str] = {}
         """By queue: the group with which its last limited take has ended."""
 
+    @call
     def take(
         self,
         queues: Sequence[str] | Mapping[str, int] = ("default",),
@@ -106,38 +106,26 @@ class DeliveryCalls:
         limit: int = 1,
         worker: str,
         lease: timedelta,
-    ) -> list[Job]:
+    ) -> Procedure[list[Job]]:
         """Lease due jobs: the queues in order, each by priority, run_at and id.
 
         The order is strict within a shard. The first shard changes from take to take.
         """
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return self._run(self._finish_and_take([], order))[1]
+        return (yield from self._finish_and_take([], order))[1]
 
-    async def atake(
-        self,
-        queues: Sequence[str] | Mapping[str, int] = ("default",),
-        *,
-        limit: int = 1,
-        worker: str,
-        lease: timedelta,
-    ) -> list[Job]:
-        """`take`, awaited."""
-        order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return (await self._arun(self._finish_and_take([], order)))[1]
+    atake: Final = awaited(take)
 
+    @call
     def finish(
         self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
-    ) -> list[Ended]:
+    ) -> Procedure[list[Ended]]:
         """Complete deliveries, with their results by job id."""
-        return self._run(self._finish_and_take(_finishes(jobs, results)))[0]
+        return (yield from self._finish_and_take(_finishes(jobs, results)))[0]
 
-    async def afinish(
-        self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
-    ) -> list[Ended]:
-        """`finish`, awaited."""
-        return (await self._arun(self._finish_and_take(_finishes(jobs, results))))[0]
+    afinish: Final = awaited(finish)
 
+    @call
     def finish_and_take(
         self,
         jobs: Sequence[Job | Delivery],
@@ -147,24 +135,12 @@ class DeliveryCalls:
         worker: str,
         lease: timedelta,
         results: Mapping[str, Json] | None = None,
-    ) -> tuple[list[Ended], list[Job]]:
+    ) -> Procedure[tuple[list[Ended], list[Job]]]:
         """Complete the last deliveries and take the next jobs, in one transaction."""
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return self._run(self._finish_and_take(_finishes(jobs, results), order))
+        return self._finish_and_take(_finishes(jobs, results), order)
 
-    async def afinish_and_take(
-        self,
-        jobs: Sequence[Job | Delivery],
-        queues: Sequence[str] | Mapping[str, int] = ("default",),
-        *,
-        limit: int = 1,
-        worker: str,
-        lease: timedelta,
-        results: Mapping[str, Json] | None = None,
-    ) -> tuple[list[Ended], list[Job]]:
-        """`finish_and_take`, awaited."""
-        order = take_order(queues, limit=limit, worker=worker, lease=lease)
-        return await self._arun(self._finish_and_take(_finishes(jobs, results), order))
+    afinish_and_take: Final = awaited(finish_and_take)
 
     def _finish_and_take(
         self, finishes: Sequence[Finish], order: TakeOrder | None = None
@@ -180,7 +156,7 @@ class DeliveryCalls:
             ended = yield from shards.report_all("finish", finishes, _finished_id, finish)
             taken = [] if order is None else (yield from self._take(order, turn))
         else:
-            ended, taken = yield Transact(
+            ended, taken = yield from transact(
                 partial(finish_then_take, finishes=finishes, order=order, turn=turn)
             )
         lost = {item.id for item in ended if item.status == "lost" and not item.has_ended}
@@ -196,17 +172,17 @@ class DeliveryCalls:
     def _take(self, order: TakeOrder, turn: int) -> Procedure[list[JobRow]]:
         if self._context.shards.number > 1:
             return (yield from take_by_shard(self._context.shards, order, turn=turn))
-        taken: list[JobRow] = yield Transact(partial(leases.take, order=order))
-        return taken
+        return (yield from transact(partial(leases.take, order=order)))
 
-    def look(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
+    @call
+    def look(self, queues: Sequence[str] = ("default",)) -> Procedure[list[Outlook]]:
         """What is due in some queues, and when the next job will be: one statement."""
-        return self._run(self._context.shards.read("look", _looking(queues)))
+        wanted = queue_names(queues)
+        return self._context.shards.read("look", lambda sql: outlooks(sql, wanted))
 
-    async def alook(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
-        """`look`, awaited."""
-        return await self._arun(self._context.shards.read("look", _looking(queues)))
+    alook: Final = awaited(look)
 
+    @call
     def take_limited(
         self,
         queue: str = "default",
@@ -215,146 +191,105 @@ class DeliveryCalls:
         worker: str,
         lease: timedelta,
         unknown: Sequence[str] = (),
-    ) -> TakenUnderControl:
+    ) -> Procedure[TakenUnderControl]:
         """Lease due jobs of a queue as its limits and its order allow, groups in turn.
 
         By priority, run_at and id, over all shards. Kinds in `unknown` are not taken.
         """
         order = take_order([queue], limit=limit, worker=worker, lease=lease, unknown=unknown)
-        return self._context.store.transact(self._limited_take(queue, order))
+        return transact(partial(limited_take, queue=queue, order=order, groups=self._groups))
 
-    async def atake_limited(
-        self,
-        queue: str = "default",
-        *,
-        limit: int = 1,
-        worker: str,
-        lease: timedelta,
-        unknown: Sequence[str] = (),
-    ) -> TakenUnderControl:
-        """`take_limited`, awaited."""
-        order = take_order([queue], limit=limit, worker=worker, lease=lease, unknown=unknown)
-        return await self._context.store.atransact(self._limited_take(queue, order))
+    atake_limited: Final = awaited(take_limited)
 
-    def _limited_take(self, queue: str, order: TakeOrder) -> Build[TakenUnderControl]:
-        return partial(limited_take, queue=queue, order=order, groups=self._groups)
-
+    @call
     def retry(
         self,
         jobs: Sequence[Job | Delivery],
         *,
         after: timedelta | None = None,
         error: object = None,
-    ) -> list[Ended]:
+    ) -> Procedure[list[Ended]]:
         """The deliveries failed: retry after the backoff (or `after`), or bury them."""
-        return self._run(
-            _end_alike(self._context.shards, Event.FAIL, jobs, after=after, error=error)
-        )
+        return _end_alike(self._context.shards, Event.FAIL, jobs, after=after, error=error)
 
-    async def aretry(
-        self,
-        jobs: Sequence[Job | Delivery],
-        *,
-        after: timedelta | None = None,
-        error: object = None,
-    ) -> list[Ended]:
-        """`retry`, awaited."""
-        return await self._arun(
-            _end_alike(self._context.shards, Event.FAIL, jobs, after=after, error=error)
-        )
+    aretry: Final = awaited(retry)
 
-    def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
+    @call
+    def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> Procedure[list[Ended]]:
         """Queue the jobs again after `after`, without charging an attempt."""
-        return self._run(_end_alike(self._context.shards, Event.DEFER, jobs, after=after))
+        return _end_alike(self._context.shards, Event.DEFER, jobs, after=after)
 
-    async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
-        """`defer`, awaited."""
-        return await self._arun(_end_alike(self._context.shards, Event.DEFER, jobs, after=after))
+    adefer: Final = awaited(defer)
 
+    @call
     def bury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
-    ) -> list[Ended]:
+    ) -> Procedure[list[Ended]]:
         """Move the jobs to the dead letters, even if attempts remain."""
-        return self._run(
-            _end_alike(self._context.shards, Event.BURY, jobs, reason=reason, error=error)
-        )
+        return _end_alike(self._context.shards, Event.BURY, jobs, reason=reason, error=error)
 
-    async def abury(
-        self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
-    ) -> list[Ended]:
-        """`bury`, awaited."""
-        return await self._arun(
-            _end_alike(self._context.shards, Event.BURY, jobs, reason=reason, error=error)
-        )
+    abury: Final = awaited(bury)
 
-    def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
+    @call
+    def hand_back(self, jobs: Sequence[Job | Delivery]) -> Procedure[list[Ended]]:
         """Return deliveries that have not started, without charging an attempt."""
-        return self._run(_end_alike(self._context.shards, Event.HAND_BACK, jobs))
+        return _end_alike(self._context.shards, Event.HAND_BACK, jobs)
 
-    async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
-        """`hand_back`, awaited."""
-        return await self._arun(_end_alike(self._context.shards, Event.HAND_BACK, jobs))
+    ahand_back: Final = awaited(hand_back)
 
-    def end(self, endings: Sequence[Ending]) -> list[Ended]:
+    @call
+    def end(self, endings: Sequence[Ending]) -> Procedure[list[Ended]]:
         """End each delivery in its own way, in one transaction."""
-        return self._run(_end_mixed(self._context.shards, endings))
+        return _end_mixed(self._context.shards, endings)
 
-    async def aend(self, endings: Sequence[Ending]) -> list[Ended]:
-        """`end`, awaited."""
-        return await self._arun(_end_mixed(self._context.shards, endings))
+    aend: Final = awaited(end)
 
-    def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Heartbeat]:
-        """Extend leases; `Heartbeat.lost` is True for a lost one."""
-        return self._run(_heartbeat(self._context.shards, jobs, lease))
-
-    async def aheartbeat(
+    @call
+    def heartbeat(
         self, jobs: Sequence[Job | Delivery], *, lease: timedelta
-    ) -> list[Heartbeat]:
-        """`heartbeat`, awaited."""
-        return await self._arun(_heartbeat(self._context.shards, jobs, lease))
+    ) -> Procedure[list[Heartbeat]]:
+        """Extend leases; `Heartbeat.lost` is True for a lost one."""
+        return _heartbeat(self._context.shards, jobs, lease)
 
-    def rescue(self, *, limit: int | None = None) -> Rescued:
+    aheartbeat: Final = awaited(heartbeat)
+
+    @call
+    def rescue(self, *, limit: int | None = None) -> Procedure[Rescued]:
         """Retry or bury jobs whose lease is over; bury those that have expired.
 
         All of them, or about `limit`, for a caller that processes each of them.
         """
-        return self._run(chores.rescue(self._context.shards, limit))
+        return chores.rescue(self._context.shards, limit)
 
-    async def arescue(self, *, limit: int | None = None) -> Rescued:
-        """`rescue`, awaited."""
-        return await self._arun(chores.rescue(self._context.shards, limit))
+    arescue: Final = awaited(rescue)
 
-    def prune(self) -> Pruned:
+    @call
+    def prune(self) -> Procedure[Pruned]:
         """Remove ended jobs whose retention is over."""
-        return self._run(chores.prune(self._context.shards))
+        return chores.prune(self._context.shards)
 
-    async def aprune(self) -> Pruned:
-        """`prune`, awaited."""
-        return await self._arun(chores.prune(self._context.shards))
+    aprune: Final = awaited(prune)
 
-    def sweep(self) -> int:
+    @call
+    def sweep(self) -> Procedure[int]:
         """Remove claims whose retention is over; returns how many."""
-        return self._run(chores.sweep(self._context.shards))
+        return chores.sweep(self._context.shards)
 
-    async def asweep(self) -> int:
-        """`sweep`, awaited."""
-        return await self._arun(chores.sweep(self._context.shards))
+    asweep: Final = awaited(sweep)
 
-    def tick(self) -> Ticked:
+    @call
+    def tick(self) -> Procedure[Ticked]:
         """Enqueue the jobs of due ticks; returns when the next tick is due."""
-        return self._run(self._ticker.tick())
+        return self._ticker.tick()
 
-    async def atick(self) -> Ticked:
-        """`tick`, awaited."""
-        return await self._arun(self._ticker.tick())
+    atick: Final = awaited(tick)
 
-    def fold(self) -> int:
+    @call
+    def fold(self) -> Procedure[int]:
         """Add up the records of suppressed duplicates; returns how many."""
-        return self._run(chores.fold(self._context.shards))
+        return chores.fold(self._context.shards)
 
-    async def afold(self) -> int:
-        """`fold`, awaited."""
-        return await self._arun(chores.fold(self._context.shards))
+    afold: Final = awaited(fold)
 
 
 def _finishes(
@@ -378,11 +313,6 @@ def _heartbeat(
         return []
     renew = partial(leases.heartbeat, lease=micros)
     return (yield from shards.report_all("heartbeat", named, attrgetter("id"), renew))
-
-
-def _looking(names: Sequence[str]) -> Build[list[Outlook]]:
-    wanted = queue_names(names)
-    return lambda sql: queues.look(sql, wanted)
 
 
 def _end_alike(

@@ -22,7 +22,7 @@ from onefold.model.lifecycle import Event
 from onefold.operations import deliveries, endings, queues
 from onefold.operations.deliveries import Finish
 from onefold.operations.endings import Ending
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, transact
 from onefold.worker import delivery_outcome
 from onefold.worker.deliveries import (
     ShardRotation,
@@ -580,10 +580,11 @@ class Producer:
 
 
 def _returned(shard: int, takes: Sequence[str]) -> Procedure[int]:
-    returned: int = yield Transact(
-        lambda sql: deliveries.return_taken(sql.only([shard]) if sql.shards > 1 else sql, takes)
+    return (
+        yield from transact(
+            lambda sql: deliveries.return_taken(sql.only([shard]) if sql.shards > 1 else sql, takes)
+        )
     )
-    return returned
 
 
 def _finish(held: HeldDelivery) -> Finish:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from msgspec import Struct
 
 from onefold.model.ids import shard_of
-from onefold.runtime import Procedure, Runtime, Transact
+from onefold.runtime import Procedure, Runtime, transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -105,7 +105,7 @@ class Shards:
     ) -> Procedure[tuple[T | None, Exception | None]]:
         """Run an operation on one shard: its result, or its error."""
         try:
-            result: T = yield Transact(_on(build, [shard]), write)
+            result = yield from transact(_on(build, [shard]), write=write)
         except Exception as error:  # noqa: BLE001 - a node may report anything
             self.failed(shard, activity, error)
             return None, error
@@ -136,11 +136,10 @@ class Shards:
         Raises if all fail.
         """
         if self.number == 1:
-            whole: T = yield Transact(build, write=False)
-            return whole
+            return (yield from transact(build, write=False))
         wanted = self.usable(activity)
         try:
-            result: T = yield Transact(_on(build, wanted), write=False)
+            result = yield from transact(_on(build, wanted), write=False)
         except Exception:
             working: list[int] = []
             for shard in wanted:
@@ -148,7 +147,7 @@ class Shards:
                 working += [shard] if error is None else []
             if not working:
                 raise
-            result = yield Transact(_on(build, working), write=False)
+            result = yield from transact(_on(build, working), write=False)
         else:
             for shard in wanted:
                 self.worked(shard, activity)
@@ -201,8 +200,7 @@ class Shards:
         """`report` for a caller that needs all answers: tries all shards, and raises afterwards."""
         if self.number == 1:
             listed = list(items)
-            done: list[T] = yield Transact(lambda sql: operation(sql, listed))
-            return done
+            return (yield from transact(lambda sql: operation(sql, listed)))
         results, error = yield from self.report(activity, items, id_of, operation, leave_out=False)
         if error is not None:
             raise error

@@ -18,7 +18,7 @@ from onefold.model.ids import new_id
 from onefold.model.statistics import MINUTE, Tally
 from onefold.operations import statistics, workers
 from onefold.operations.workers import RENEWAL, WorkerRow
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Procedure, transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,7 +87,7 @@ class Counts:
             return
         shard = random.randrange(self._shards.number)
         try:
-            yield Transact(lambda sql: statistics.add(sql.only([shard]), tallies))
+            yield from transact(lambda sql: statistics.add(sql.only([shard]), tallies))
         except Exception as error:  # noqa: BLE001 - a close must not fail for them
             log.warning("The statistics of the last seconds are lost: %s", error)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from onefold.databases import Transact
 from onefold.effects.claims import LEASE, SURFACE
 from onefold.effects.lock import lock_key
 from onefold.errors import Busy, KeyReused, LeaseLost
@@ -31,7 +30,7 @@ from onefold.model.claim import (
 from onefold.model.timestamps import Duration, as_duration, span
 from onefold.model.wire import Answer, Body, Fence
 from onefold.operations import claims
-from onefold.runtime import Pause, Procedure, waits
+from onefold.runtime import Pause, Procedure, transact, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
 from onefold.server.problems import BUSY, refused
 from onefold.server.request_context import Reply, RouteTable
@@ -295,7 +294,7 @@ async def lock(request: RequestContext) -> Reply:
 def _acquired(wanted: Wanted, wait: timedelta) -> Procedure[Claim]:
     pauses = waits(wait)
     while True:
-        answer: ClaimAnswer = yield Transact(partial(claims.claim, wanted=wanted))
+        answer = yield from transact(partial(claims.claim, wanted=wanted))
         if isinstance(answer, Won):
             return answer.claim
         assert isinstance(answer, Busy)

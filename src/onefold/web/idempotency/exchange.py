@@ -22,7 +22,7 @@ from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, Outcome
 from onefold.model.claim import Claim, Holding, Mismatch, Replay, StoredClaim, Unknown, Wanted, Won
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Batch, Begin, Call, Pause, shielded
+from onefold.runtime import Batch, Begin, Call, Pause, shielded, transact
 from onefold.web import problems
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.encryption import UnreadableAnswer
@@ -430,7 +430,7 @@ class Exchange(RequestClaim):
         wanted = msgspec.structs.replace(self._wanted(), lease=_MINUTE, takeover="rerun")
         text = self._text(response)
         try:
-            yield Transact(lambda sql: _claim_and_settle(sql, wanted, text))
+            yield from transact(lambda sql: _claim_and_settle(sql, wanted, text))
         except DatabaseError as error:
             log.warning("A rejection could not be stored; a retry runs again: %s", error)
 

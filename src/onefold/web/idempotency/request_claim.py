@@ -12,7 +12,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onefold.databases import Transact
 from onefold.errors import Busy
 from onefold.model.claim import (
     JOINED_RETRY,
@@ -28,7 +27,7 @@ from onefold.model.claim import (
 )
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Begin, End, FindByKey, Pause, waits
+from onefold.runtime import Begin, End, FindByKey, Pause, transact, waits
 from onefold.web.idempotency.fingerprint import fingerprint, fingerprint_like
 from onefold.web.idempotency.key import claim_key
 from onefold.web.transient_errors import is_busy
@@ -133,7 +132,7 @@ class RequestClaim:
             return found
         wanted = self._wanted()
         if not self.policy.joined:
-            claimed: Claimed = yield Transact(partial(claims.claim, wanted=wanted))
+            claimed = yield from transact(partial(claims.claim, wanted=wanted))
             if isinstance(claimed, Busy) and self._claims_at_once:
                 # For how long the attempt has been running; it may have ended meanwhile.
                 found = yield from self._find()
