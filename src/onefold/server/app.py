@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.app.onefold import Onefold, Tenant
     from onefold.push.push_worker import PushWorker
-    from onefold.server.request_context import Route
+    from onefold.server.routing import Route
     from onefold.web.idempotency.keyed_routes import KeyedRoute
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from onefold.server.app import ServerApp
     from onefold.server.metrics import HttpMetrics
-    from onefold.server.request_context import Route
+    from onefold.server.routing import Route
     from onefold.web.http import Header
     from onefold.web.problems import Problem
 

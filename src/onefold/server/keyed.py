@@ -22,7 +22,8 @@ from onefold.web.problems import Refused
 if TYPE_CHECKING:
     from onefold.app.onefold import Onefold
     from onefold.runtime import Procedure
-    from onefold.server.request_context import RequestContext, Route
+    from onefold.server.request_context import RequestContext
+    from onefold.server.routing import Route
     from onefold.web.http import HttpRequest
 
 T = TypeVar("T")

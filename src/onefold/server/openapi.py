@@ -55,7 +55,7 @@ from onefold.web.problems import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from onefold.server.request_context import Route
+    from onefold.server.routing import Route
     from onefold.web.problems import ProblemKind
 
 

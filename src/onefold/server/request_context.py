@@ -1,18 +1,15 @@
-"""What an endpoint receives and returns, and `Route`: routing and OpenAPI read the same table."""
+"""What an endpoint receives and returns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from inspect import getdoc
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import fields
 
 from onefold.errors import ConflictingOptions
-from onefold.model.wire import BadBody, camel
-from onefold.web.problems import ProblemKind
+from onefold.model.wire import BadBody
 
 if TYPE_CHECKING:
     from onefold.app.onefold import Onefold, Tenant  # noqa: TC004 - never decoded
@@ -74,102 +71,3 @@ class Reply(msgspec.Struct, frozen=True):
     body: object = None
     """Encoded as JSON; None is an empty body."""
     headers: tuple[tuple[str, str], ...] = ()
-
-
-RouteScope: TypeAlias = Literal["publish", "work", "admin"]
-Keyed: TypeAlias = Literal["claim", "native"]
-Endpoint: TypeAlias = Callable[[RequestContext], Awaitable[Reply]]
-STREAM: Final = "text/event-stream"
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One method on one path."""
-
-    method: str
-    path: str
-    """`/v1/queues/{name}/jobs`"""
-    name: str
-    """The name of the operation, for client generators."""
-    summary: str
-    endpoint: Endpoint
-    scope: RouteScope | None
-    """The scope that an API key needs; None if no key is needed."""
-    body: Any = None
-    """The type of the body; None if the route has none."""
-    body_optional: bool = False
-    """True if an empty body counts as `{}`."""
-    query: Any = None
-    answers: Mapping[int, Any]
-    """The type of each response by status, without problems; None has no body, and a text is the
-    media type of a response that is not JSON."""
-    tag: str = ""
-    """The group of the operation in the reference."""
-    problems: tuple[ProblemKind, ...] = ()
-    """The problems of the route, without those that every such route may return."""
-    keyed: Keyed = "claim"
-    """What a POST does with an Idempotency-Key. `claim`: the dispatch claims it and replays the
-    response. `native`: the endpoint uses it in its own statement."""
-    confirms: bool = False
-    """True if the endpoint confirms the API key in the transaction of its job."""
-    description: str = ""
-    streams: bool = False
-    """True if the endpoint returns a stream of messages."""
-    secret: bool = False
-    """True if the response has a secret: the scope `read` is not enough."""
-
-
-class RouteTable(list[Route]):
-    """The routes of one module. The function is the operation: its name, summary, description.
-
-    ROUTES = RouteTable("schedules")
-
-    @ROUTES.add("GET", "/v1/schedules/{name}", scope="work", answers={200: Schedule})
-    async def get_schedule(request: RequestContext) -> Reply: ...
-    """
-
-    def __init__(self, tag: str = "") -> None:
-        """`tag` is the group of the routes in the reference."""
-        super().__init__()
-        self._tag = tag
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        *,
-        scope: RouteScope | None,
-        answers: Mapping[int, Any],
-        body: Any = None,
-        query: Any = None,
-        problems: tuple[ProblemKind, ...] = (),
-        keyed: Keyed = "claim",
-        confirms: bool = False,
-        secret: bool = False,
-    ) -> Callable[[Endpoint], Endpoint]:
-        """Add the decorated endpoint. Its fields are those of `Route`."""
-
-        def decorate(endpoint: Endpoint) -> Endpoint:
-            summary, _, description = (getdoc(endpoint) or "").partition("\n\n")
-            route = Route(
-                method=method,
-                path=path,
-                name=camel(endpoint.__name__),
-                summary=summary.removesuffix("."),
-                description=description.replace("\n", " "),
-                endpoint=endpoint,
-                scope=scope,
-                body=body,
-                body_optional=body is not None and not any(f.required for f in fields(body)),
-                query=query,
-                answers=answers,
-                tag=self._tag,
-                problems=problems,
-                keyed=keyed,
-                confirms=confirms,
-                streams=STREAM in answers.values(),
-                secret=secret,
-            )
-            self.append(route)
-            return endpoint
-
-        return decorate

@@ -10,7 +10,7 @@ import pytest
 from onefold.server.app import ROUTES
 from onefold.server.openapi import TAGS, document, problems_of
 from onefold.server.problems import KINDS
-from onefold.server.request_context import Route
+from onefold.server.routing import Route
 from onefold.web import problems as web_problems
 
 # As a client has it.

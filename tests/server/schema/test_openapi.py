@@ -23,7 +23,7 @@ from onefold.server import ServerSettings, create_app
 from onefold.server.app import ROUTES
 from onefold.server.openapi import document, problems_of
 from onefold.server.problems import KINDS
-from onefold.server.request_context import Route
+from onefold.server.routing import Route
 from onefold.web.webhooks.signing import Signer
 from tests.docs.pages import DOCS
 from tests.fixtures.rows import job_row

@@ -102,7 +102,7 @@ async def asked_as_acme(api: Api, endpoint: Any, query: Any) -> Any:
         request_id="req",
         headers={},
     )
-    return (await endpoint(asking)).body
+    return await endpoint(asking, query)
 
 
 async def test_an_operator_frees_a_key(api: Api) -> None:

@@ -33,13 +33,13 @@ from onefold.operations import claims
 from onefold.runtime import Pause, Procedure, transact, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
 from onefold.server.problems import BUSY, refused
-from onefold.server.request_context import Reply, RouteTable
+from onefold.server.request_context import Reply, RequestContext
+from onefold.server.routing import RouteTable
 from onefold.web.problems import KEY_REUSED, LEASE_LOST, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.operations.statement import Operation, Sql
-    from onefold.server.request_context import RequestContext
     from onefold.web.problems import Refused
 
 ROUTES: Final = RouteTable("claims")

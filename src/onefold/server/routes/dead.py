@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
-from onefold.model import checks
 from onefold.model.checks import qualified
 from onefold.model.job import Enqueued, EnqueuedMany, JobPage
 from onefold.model.wire import Answer, Body
 from onefold.server.problems import GONE, JOB_NOT_FOUND, QUEUE_NOT_FOUND, WRONG_STATE
-from onefold.server.request_context import Reply, RouteTable
-from onefold.server.routes.jobs import JobFilters, job_id_of, page_of_tenant
-
-if TYPE_CHECKING:
-    from onefold.server.request_context import RequestContext
+from onefold.server.request_context import RequestContext
+from onefold.server.routes.jobs import JobFilters, page_of_tenant
+from onefold.server.routing import Calls, JobId, Name, RouteTable
 
 ROUTES: Final = RouteTable("dead letters")
 _DEAD: Final = "/v1/queues/{name}/dead"
@@ -70,94 +67,64 @@ class Deleted(Answer):
     """True if the limit was reached: there may be more."""
 
 
-@ROUTES.add(
-    "GET", _DEAD, scope="work", query=DeadQuery, answers={200: JobPage}, problems=(QUEUE_NOT_FOUND,)
-)
-async def list_dead(request: RequestContext) -> Reply:
+@ROUTES.add("GET", _DEAD, scope="work", problems=(QUEUE_NOT_FOUND,))
+async def list_dead(request: RequestContext, name: Name, query: DeadQuery) -> JobPage:
     """List the dead letters of a queue, the newest first.
 
     One page per request, by filter: kind, reason, type of error, tag, time.
     """
-    query: DeadQuery = request.query
     page = await request.calls.afind(
-        limit=query.limit, after=query.after, newest_first=True, **_filters(request, query)
+        limit=query.limit, after=query.after, newest_first=True, **_filters(request, name, query)
     )
     if not page.jobs:
-        await _check_queue(request)
-    return Reply(200, page_of_tenant(page))
+        await _check_queue(request, name)
+    return page_of_tenant(page)
 
 
-@ROUTES.add(
-    "DELETE",
-    _DEAD,
-    scope="admin",
-    query=DeleteQuery,
-    answers={200: Deleted},
-    problems=(QUEUE_NOT_FOUND,),
-)
-async def delete_dead(request: RequestContext) -> Reply:
+@ROUTES.add("DELETE", _DEAD, scope="admin", problems=(QUEUE_NOT_FOUND,))
+async def delete_dead(request: RequestContext, name: Name, query: DeleteQuery) -> Deleted:
     """Remove dead letters by filter, and free their keys.
 
     Safe to repeat. A dead letter that changes meanwhile is not deleted.
     """
-    query: DeleteQuery = request.query
-    deleted = await request.calls.dead.adelete(limit=query.limit, **_filters(request, query))
+    deleted = await request.calls.dead.adelete(limit=query.limit, **_filters(request, name, query))
     if not deleted:
-        await _check_queue(request)
-    return Reply(200, Deleted(deleted=deleted, more=deleted >= query.limit))
+        await _check_queue(request, name)
+    return Deleted(deleted=deleted, more=deleted >= query.limit)
 
 
-@ROUTES.add(
-    "POST",
-    f"{_DEAD}/replay",
-    scope="admin",
-    body=ReplayManyBody,
-    answers={200: EnqueuedMany},
-    problems=(QUEUE_NOT_FOUND,),
-)
-async def replay_dead(request: RequestContext) -> Reply:
+@ROUTES.add("POST", f"{_DEAD}/replay", scope="admin", problems=(QUEUE_NOT_FOUND,))
+async def replay_dead(request: RequestContext, name: Name, body: ReplayManyBody) -> EnqueuedMany:
     """Replay dead letters by filter.
 
     Safe to repeat: a replayed job is no longer a dead letter. With an Idempotency-Key, a repeat
     receives the same response. A dead letter whose key a newer job holds does not change, and the
     response names that job.
     """
-    body: ReplayManyBody = request.body
     many = await request.calls.dead.areplay(
-        fresh=body.fresh, limit=body.limit, after=body.after, **_filters(request, body)
+        fresh=body.fresh, limit=body.limit, after=body.after, **_filters(request, name, body)
     )
     if not many.items:
-        await _check_queue(request)
-    return Reply(200, many)
+        await _check_queue(request, name)
+    return many
 
 
 @ROUTES.add(
-    "POST",
-    "/v1/jobs/{id}/replay",
-    scope="admin",
-    body=ReplayBody,
-    answers={200: Enqueued},
-    problems=(JOB_NOT_FOUND, WRONG_STATE, GONE),
+    "POST", "/v1/jobs/{id}/replay", scope="admin", problems=(JOB_NOT_FOUND, WRONG_STATE, GONE)
 )
-async def replay_job(request: RequestContext) -> Reply:
+async def replay_job(calls: Calls, job_id: JobId, body: ReplayBody) -> Enqueued:
     """Replay a dead or cancelled job.
 
     If a newer job holds its key, nothing changes, and the response names that job. With `fresh`, a
     completed job may run again, too.
     """
-    body: ReplayBody = request.body
-    return Reply(200, await request.calls.areplay(job_id_of(request), fresh=body.fresh))
+    return await calls.areplay(job_id, fresh=body.fresh)
 
 
-def _filters(request: RequestContext, filters: JobFilters) -> dict[str, Any]:
-    queue = qualified(request.tenant, _name(request))
-    return {"state": "dead", "queue": queue, **filters.options()}
+def _filters(request: RequestContext, name: str, filters: JobFilters) -> dict[str, Any]:
+    return {"state": "dead", "queue": qualified(request.tenant, name), **filters.options()}
 
 
-async def _check_queue(request: RequestContext) -> None:
+async def _check_queue(request: RequestContext, name: str) -> None:
     """Raise an error if there is no such queue. Only called if no job was found."""
-    await request.server.queues.get(request.tenant, _name(request))
-
-
-def _name(request: RequestContext) -> str:
-    return checks.name(request.path["name"], "name")
+    await request.server.queues.get(request.tenant, name)

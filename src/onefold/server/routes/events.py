@@ -13,7 +13,8 @@ from onefold.model.wire import BadBody, Query
 from onefold.server.auth import still_counts
 from onefold.server.events import NAMES, End, watch_queues
 from onefold.server.problems import refused
-from onefold.server.request_context import STREAM, Reply, RouteTable
+from onefold.server.request_context import Reply, RequestContext
+from onefold.server.routing import STREAM, RouteTable
 from onefold.web.problems import UNAVAILABLE
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from onefold.app.onefold import Tenant
     from onefold.server.app import ServerApp
     from onefold.server.events import EventMessage, Subscription
-    from onefold.server.request_context import RequestContext
 
 ROUTES: Final = RouteTable("events")
 

@@ -6,27 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from onefold.errors import InvalidInput, JobNotFound
+from onefold.errors import JobNotFound
 from onefold.model.attempt import AttemptList
 from onefold.model.checks import qualified, shown
-from onefold.model.ids import parse_id
 from onefold.model.job import JobPage
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.operations import attempts as history
 from onefold.server.problems import JOB_NOT_FOUND, WRONG_STATE
-from onefold.server.request_context import Reply, RouteTable
+from onefold.server.request_context import RequestContext
+from onefold.server.routing import Calls, JobId, RouteTable
 from onefold.server.simpleq import SimpleqJob, simpleq_job
 
 if TYPE_CHECKING:
     from onefold.model.job import Job
-    from onefold.server.request_context import RequestContext
 
 ROUTES: Final = RouteTable("jobs")
 
 LONGEST_PAGE: Final = 100
 """Jobs on a page: each may have a payload of a mebibyte."""
-_SHOWN: Final = 100
 
 
 class JobFilters(Body):
@@ -92,53 +90,34 @@ class Cancelled(Answer):
     """True if it was cancelled before."""
 
 
-def job_id_of(request: RequestContext) -> str:
-    """The id in the path; a text that is not an id raises `JobNotFound`."""
-    given = request.path["id"]
-    try:
-        return parse_id(given)
-    except InvalidInput as error:
-        raise JobNotFound(repr(given[:_SHOWN])) from error
-
-
-@ROUTES.add(
-    "GET", "/v1/jobs/{id}", scope="publish", answers={200: SimpleqJob}, problems=(JOB_NOT_FOUND,)
-)
-async def get_job(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/jobs/{id}", scope="publish", problems=(JOB_NOT_FOUND,))
+async def get_job(request: RequestContext, job_id: JobId) -> SimpleqJob:
     """Get a job.
 
     With the outcome of each of its last fifty deliveries.
     """
-    job_id, tenant = job_id_of(request), request.tenant
+    tenant = request.tenant
     job, attempts = await request.server.context.store.atransact(
         lambda sql: history.with_attempts(sql, tenant, job_id), write=False
     )
-    return Reply(200, simpleq_job(of_tenant(job), attempts))
+    return simpleq_job(of_tenant(job), attempts)
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/jobs/{id}/attempts",
-    scope="publish",
-    answers={200: AttemptList},
-    problems=(JOB_NOT_FOUND,),
-)
-async def get_attempts(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/jobs/{id}/attempts", scope="publish", problems=(JOB_NOT_FOUND,))
+async def get_attempts(calls: Calls, job_id: JobId) -> AttemptList:
     """List the deliveries of a job.
 
     The last fifty that have ended, and the current one; the newest last.
     """
-    attempts = await request.calls.deliveries.aattempts(job_id_of(request))
-    return Reply(200, AttemptList(tuple(attempts)))
+    return AttemptList(tuple(await calls.deliveries.aattempts(job_id)))
 
 
-@ROUTES.add("GET", "/v1/jobs", scope="publish", query=JobsQuery, answers={200: JobPage})
-async def find_jobs(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/jobs", scope="publish")
+async def find_jobs(request: RequestContext, query: JobsQuery) -> JobPage:
     """Find jobs by filter.
 
     One page per request; the oldest job is first by default.
     """
-    query: JobsQuery = request.query
     page = await request.calls.afind(
         limit=query.limit,
         after=query.after,
@@ -147,7 +126,7 @@ async def find_jobs(request: RequestContext) -> Reply:
         queue=None if query.queue is None else qualified(request.tenant, query.queue),
         **query.options(),
     )
-    return Reply(200, page_of_tenant(page))
+    return page_of_tenant(page)
 
 
 def page_of_tenant(page: JobPage) -> JobPage:
@@ -160,34 +139,21 @@ def of_tenant(job: Job) -> Job:
     return msgspec.structs.replace(job, queue=shown(job.tenant, job.queue)) if job.tenant else job
 
 
-@ROUTES.add(
-    "POST",
-    "/v1/jobs/{id}/cancel",
-    scope="publish",
-    body=CancelBody,
-    answers={200: Cancelled},
-    problems=(JOB_NOT_FOUND, WRONG_STATE),
-)
-async def cancel_job(request: RequestContext) -> Reply:
+@ROUTES.add("POST", "/v1/jobs/{id}/cancel", scope="publish", problems=(JOB_NOT_FOUND, WRONG_STATE))
+async def cancel_job(calls: Calls, job_id: JobId, body: CancelBody) -> Cancelled:
     """Cancel a queued or running job.
 
     A running handler receives the cancellation with its next heartbeat; it may still end normally.
     """
-    job_id = job_id_of(request)
-    body: CancelBody = request.body
-    changed = await request.calls.acancel(job_id, reason=body.reason)
-    return Reply(200, Cancelled(id=job_id, already=not changed))
+    changed = await calls.acancel(job_id, reason=body.reason)
+    return Cancelled(id=job_id, already=not changed)
 
 
-@ROUTES.add(
-    "DELETE", "/v1/jobs/{id}", scope="admin", answers={204: None}, problems=(JOB_NOT_FOUND,)
-)
-async def delete_job(request: RequestContext) -> Reply:
+@ROUTES.add("DELETE", "/v1/jobs/{id}", scope="admin", problems=(JOB_NOT_FOUND,))
+async def delete_job(calls: Calls, job_id: JobId) -> None:
     """Delete a job in any state.
 
     Its unique key is free at once; its publish key is remembered.
     """
-    job_id = job_id_of(request)
-    if not await request.calls.adelete(job_id):
+    if not await calls.adelete(job_id):
         raise JobNotFound(job_id)
-    return Reply(204)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,12 +12,10 @@ from onefold.errors import InvalidInput
 from onefold.model.checks import qualified, shown
 from onefold.model.stored_key import JOB, PUBLISH, KeyHolder, KeyPage, KeyState, StoredKey, Why
 from onefold.model.wire import Body
-from onefold.server.request_context import Reply, RouteTable
+from onefold.server.request_context import RequestContext
 from onefold.server.routes.claims import Released, Settled
+from onefold.server.routing import Calls, RouteTable
 from onefold.web.idempotency.stored_response import MEDIA_TYPE, operator_result
-
-if TYPE_CHECKING:
-    from onefold.server.request_context import RequestContext
 
 K = TypeVar("K", StoredKey, KeyHolder)
 
@@ -93,13 +91,25 @@ class SettleKeyBody(Body):
     """Only this step of its last attempt, by its label."""
 
 
-@ROUTES.add("GET", "/v1/keys", scope="admin", query=KeysQuery, answers={200: KeyPage})
-async def list_keys(request: RequestContext) -> Reply:
+def _claimed(request: RequestContext) -> str:
+    surface = request.path["surface"]
+    if surface == JOB:
+        raise InvalidInput(
+            "surface", "'job' can only be read: cancel or delete the job to release its unique key"
+        )
+    return surface
+
+
+Claimed: TypeAlias = Annotated[str, _claimed]
+"""The surface in the path; not that of jobs."""
+
+
+@ROUTES.add("GET", "/v1/keys", scope="admin")
+async def list_keys(request: RequestContext, query: KeysQuery) -> KeyPage:
     """List the stored keys of all surfaces.
 
     One page per request, by filter.
     """
-    query: KeysQuery = request.query
     page = await request.calls.keys.afind(
         limit=query.limit,
         after=query.after,
@@ -108,34 +118,31 @@ async def list_keys(request: RequestContext) -> Reply:
         key=query.key,
         state=query.state,
     )
-    return Reply(200, replace(page, keys=tuple(shown_key(request.tenant, key) for key in page)))
+    return replace(page, keys=tuple(shown_key(request.tenant, key) for key in page))
 
 
-@ROUTES.add("GET", "/v1/why", scope="admin", query=WhyQuery, answers={200: Why})
-async def why(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/why", scope="admin")
+async def why(request: RequestContext, query: WhyQuery) -> Why:
     """Why was a request a duplicate?
 
     All holders of the key: jobs by their unique keys, and claims of every surface; since when,
     until when, and the requests that each of them has suppressed.
     """
-    query: WhyQuery = request.query
     return await _why(request, query.key, query.surface, query)
 
 
-@ROUTES.add(
-    "GET", "/v1/keys/{surface}/{key}", scope="admin", query=HoldersQuery, answers={200: Why}
-)
-async def get_key(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/keys/{surface}/{key}", scope="admin")
+async def get_key(request: RequestContext, surface: str, key: str, query: HoldersQuery) -> Why:
     """The holders of a key of one surface.
 
     Every scope in which the key is held, with its state, its lease and its duplicates.
     """
-    return await _why(request, request.path["key"], request.path["surface"], request.query)
+    return await _why(request, key, surface, query)
 
 
 async def _why(
     request: RequestContext, key: str, surface: str | None, query: WhyQuery | HoldersQuery
-) -> Reply:
+) -> Why:
     more: dict[str, Any] = {} if query.payload is None else {"payload": _read(query.payload)}
     found = await request.calls.keys.awhy(
         key,
@@ -144,45 +151,27 @@ async def _why(
         fingerprint=query.fingerprint,
         **more,
     )
-    return Reply(
-        200, replace(found, holders=tuple(shown_holder(request.tenant, one) for one in found))
-    )
+    return replace(found, holders=tuple(shown_holder(request.tenant, one) for one in found))
 
 
-@ROUTES.add(
-    "POST",
-    "/v1/keys/{surface}/{key}/release",
-    scope="admin",
-    body=ReleaseKeyBody,
-    answers={200: Released},
-)
-async def release_key(request: RequestContext) -> Reply:
+@ROUTES.add("POST", "/v1/keys/{surface}/{key}/release", scope="admin")
+async def release_key(calls: Calls, surface: Claimed, key: str, body: ReleaseKeyBody) -> Released:
     """Release a key, also if another attempt holds it.
 
     The next request with this key runs. Use it if the first attempt does not come back.
     """
-    body: ReleaseKeyBody = request.body
-    surface, key = _claimed(request), request.path["key"]
-    scope = stored_scope(request.tenant, surface, body.scope) or ""
-    released = await request.calls.keys.aforce_release(scope, key, surface=surface, step=body.step)
-    return Reply(200, Released(released=released))
+    scope = stored_scope(calls.context.tenant, surface, body.scope) or ""
+    released = await calls.keys.aforce_release(scope, key, surface=surface, step=body.step)
+    return Released(released=released)
 
 
-@ROUTES.add(
-    "POST",
-    "/v1/keys/{surface}/{key}/settle",
-    scope="admin",
-    body=SettleKeyBody,
-    answers={200: Settled},
-)
-async def settle_key(request: RequestContext) -> Reply:
+@ROUTES.add("POST", "/v1/keys/{surface}/{key}/settle", scope="admin")
+async def settle_key(calls: Calls, surface: Claimed, key: str, body: SettleKeyBody) -> Settled:
     """Mark a key as done, also if another attempt holds it.
 
     The next request with this key receives `result`. Use it if the work was done and its result
     is lost.
     """
-    body: SettleKeyBody = request.body
-    surface, key = _claimed(request), request.path["key"]
     result = operator_result(
         "" if body.step else surface,
         body.result,
@@ -190,19 +179,10 @@ async def settle_key(request: RequestContext) -> Reply:
         body=body.body,
         media_type=body.content_type,
     )
-    settled = await request.calls.keys.aforce_settle(
+    settled = await calls.keys.aforce_settle(
         body.scope, key, result, surface=surface, step=body.step
     )
-    return Reply(200, Settled(settled=settled))
-
-
-def _claimed(request: RequestContext) -> str:
-    surface = request.path["surface"]
-    if surface == JOB:
-        raise InvalidInput(
-            "surface", "'job' can only be read: cancel or delete the job to release its unique key"
-        )
-    return surface
+    return Settled(settled=settled)
 
 
 def _read(text: str) -> Any:

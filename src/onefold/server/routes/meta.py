@@ -14,13 +14,15 @@ from onefold.errors import OnefoldError
 from onefold.model import wire
 from onefold.server.openapi import document, servers
 from onefold.server.reference_page import reference, reference_file
-from onefold.server.request_context import Reply, RouteTable
+from onefold.server.request_context import Reply
+from onefold.server.routing import RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onefold.server.metrics import HttpMetrics
-    from onefold.server.request_context import RequestContext, Route
+    from onefold.server.request_context import RequestContext
+from onefold.server.routing import Route
 
 PATIENCE: Final = 2.0
 """Seconds that the database may take to respond."""

@@ -16,13 +16,13 @@ from onefold.model.timestamps import Duration, Moment
 from onefold.model.wire import BadBody, Body, camel
 from onefold.operations.enqueue import policy
 from onefold.server.problems import ALREADY_ENQUEUED, QUEUE_NOT_FOUND
-from onefold.server.request_context import Reply, RouteTable
+from onefold.server.request_context import Reply, RequestContext
+from onefold.server.routing import RouteTable
 from onefold.server.simpleq import SimpleqEnqueued, simpleq_enqueued
 from onefold.web.problems import KEY_REUSED
 
 if TYPE_CHECKING:
     from onefold.model.queue import QueueSettings
-    from onefold.server.request_context import RequestContext
 
 
 SEPARATOR: Final = "\u241f"

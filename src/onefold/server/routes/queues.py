@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,10 +17,8 @@ from onefold.model.timestamps import Duration, as_duration
 from onefold.model.wire import Body, Query, camel, members_of
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.server.problems import QUEUE_NOT_EMPTY, QUEUE_NOT_FOUND
-from onefold.server.request_context import Reply, RouteTable
-
-if TYPE_CHECKING:
-    from onefold.server.request_context import RequestContext
+from onefold.server.request_context import Reply, RequestContext
+from onefold.server.routing import RouteTable
 
 ROUTES: Final = RouteTable("queues")
 _QUEUES: Final = "/v1/queues"

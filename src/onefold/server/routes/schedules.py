@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
@@ -12,11 +12,9 @@ from onefold.model import checks
 from onefold.model.checks import qualified, shown
 from onefold.model.schedule import Schedule, ScheduleList, ScheduleSettings
 from onefold.server.problems import NOT_INSTALLED, QUEUE_NOT_FOUND, SCHEDULE_NOT_FOUND
-from onefold.server.request_context import Reply, RouteTable
+from onefold.server.request_context import RequestContext
+from onefold.server.routing import Calls, Created, Name, RouteTable
 from onefold.web.problems import Refused, make
-
-if TYPE_CHECKING:
-    from onefold.server.request_context import RequestContext
 
 ROUTES: Final = RouteTable("schedules")
 _SCHEDULE: Final = "/v1/schedules/{name}"
@@ -29,33 +27,25 @@ class ScheduleChange(Schedule, frozen=True, kw_only=True, rename="camel"):
     """True if it was in this state before."""
 
 
-@ROUTES.add("GET", "/v1/schedules", scope="work", answers={200: ScheduleList})
-async def list_schedules(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/schedules", scope="work")
+async def list_schedules(calls: Calls) -> ScheduleList:
     """List all schedules.
 
     By name, with the next tick of each.
     """
-    found = await request.calls.schedules.afind()
-    return Reply(200, ScheduleList(tuple(_shown(schedule) for schedule in found)))
+    return ScheduleList(tuple(map(_shown, await calls.schedules.afind())))
 
 
-@ROUTES.add(
-    "PUT",
-    _SCHEDULE,
-    scope="admin",
-    body=ScheduleSettings,
-    answers={200: Schedule, 201: Schedule},
-    problems=(QUEUE_NOT_FOUND, NOT_INSTALLED),
-)
-async def put_schedule(request: RequestContext) -> Reply:
+@ROUTES.add("PUT", _SCHEDULE, scope="admin", problems=(QUEUE_NOT_FOUND, NOT_INSTALLED))
+async def put_schedule(
+    request: RequestContext, name: Name, body: ScheduleSettings
+) -> Created[Schedule]:
     """Create a schedule, or replace its settings.
 
     A setting that is left out has its default, not its earlier value. The queue must exist. The
     same request again changes nothing; another expression counts from now.
     """
     _check_installed()
-    name = _name(request)
-    body: ScheduleSettings = request.body
     queue = await request.server.queues.get(request.tenant, checks.name(body.queue, "queue"))
     is_new = name not in {schedule.name for schedule in await request.calls.schedules.afind()}
     retention = queue.retention
@@ -71,7 +61,7 @@ async def put_schedule(request: RequestContext) -> Reply:
         "retention": retention,
     }
     schedule = await request.calls.schedules.asave(name, **options)
-    return Reply(201 if is_new else 200, _shown(schedule))
+    return Created(_shown(schedule), is_new)
 
 
 def _check_installed() -> None:
@@ -85,71 +75,46 @@ def _check_installed() -> None:
         )
 
 
-@ROUTES.add("GET", _SCHEDULE, scope="work", answers={200: Schedule}, problems=(SCHEDULE_NOT_FOUND,))
-async def get_schedule(request: RequestContext) -> Reply:
+@ROUTES.add("GET", _SCHEDULE, scope="work", problems=(SCHEDULE_NOT_FOUND,))
+async def get_schedule(calls: Calls, name: Name) -> Schedule:
     """Get a schedule.
 
     Its settings, and when it ticks next.
     """
-    return Reply(200, await _found(request))
+    for schedule in await calls.schedules.afind():
+        if schedule.name == name:
+            return _shown(schedule)
+    raise ScheduleNotFound(name)
 
 
-@ROUTES.add("DELETE", _SCHEDULE, scope="admin", answers={204: None}, problems=(SCHEDULE_NOT_FOUND,))
-async def delete_schedule(request: RequestContext) -> Reply:
+@ROUTES.add("DELETE", _SCHEDULE, scope="admin", problems=(SCHEDULE_NOT_FOUND,))
+async def delete_schedule(calls: Calls, name: Name) -> None:
     """Remove a schedule; its jobs stay.
 
     It enqueues no more jobs.
     """
-    name = _name(request)
-    if not await request.calls.schedules.adelete(name):
+    if not await calls.schedules.adelete(name):
         raise ScheduleNotFound(name)
-    return Reply(204)
 
 
-@ROUTES.add(
-    "POST",
-    f"{_SCHEDULE}/pause",
-    scope="admin",
-    answers={200: ScheduleChange},
-    problems=(SCHEDULE_NOT_FOUND,),
-)
-async def pause_schedule(request: RequestContext) -> Reply:
+@ROUTES.add("POST", f"{_SCHEDULE}/pause", scope="admin", problems=(SCHEDULE_NOT_FOUND,))
+async def pause_schedule(calls: Calls, name: Name) -> ScheduleChange:
     """Pause a schedule.
 
     It enqueues no jobs until it is resumed. Safe to repeat.
     """
-    return await _changed(request, changed=await request.calls.schedules.apause(_name(request)))
+    changed = await calls.schedules.apause(name)
+    return ScheduleChange(**asdict(await get_schedule(calls, name)), already=not changed)
 
 
-@ROUTES.add(
-    "POST",
-    f"{_SCHEDULE}/resume",
-    scope="admin",
-    answers={200: ScheduleChange},
-    problems=(SCHEDULE_NOT_FOUND,),
-)
-async def resume_schedule(request: RequestContext) -> Reply:
+@ROUTES.add("POST", f"{_SCHEDULE}/resume", scope="admin", problems=(SCHEDULE_NOT_FOUND,))
+async def resume_schedule(calls: Calls, name: Name) -> ScheduleChange:
     """Resume a schedule from now; missed ticks get no job.
 
     Safe to repeat. The next tick is counted from now.
     """
-    return await _changed(request, changed=await request.calls.schedules.aresume(_name(request)))
-
-
-async def _changed(request: RequestContext, *, changed: bool) -> Reply:
-    return Reply(200, ScheduleChange(**asdict(await _found(request)), already=not changed))
-
-
-def _name(request: RequestContext) -> str:
-    return checks.name(request.path["name"], "name")
-
-
-async def _found(request: RequestContext) -> Schedule:
-    name = _name(request)
-    for schedule in await request.calls.schedules.afind():
-        if schedule.name == name:
-            return _shown(schedule)
-    raise ScheduleNotFound(name)
+    changed = await calls.schedules.aresume(name)
+    return ScheduleChange(**asdict(await get_schedule(calls, name)), already=not changed)
 
 
 def _shown(schedule: Schedule) -> Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -11,10 +11,8 @@ from onefold.model import checks
 from onefold.model.statistics import Statistics, WorkerList
 from onefold.model.wire import Query
 from onefold.server.auth import refuse_tenants
-from onefold.server.request_context import Reply, RouteTable
-
-if TYPE_CHECKING:
-    from onefold.server.request_context import RequestContext
+from onefold.server.request_context import RequestContext
+from onefold.server.routing import Calls, RouteTable
 
 ROUTES: Final = RouteTable("workers")
 
@@ -30,26 +28,24 @@ class StatisticsQuery(Query):
     """Of this queue only; by default of all queues."""
 
 
-@ROUTES.add("GET", "/v1/statistics", scope="work", query=StatisticsQuery, answers={200: Statistics})
-async def read_statistics(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/statistics", scope="work")
+async def read_statistics(calls: Calls, query: StatisticsQuery) -> Statistics:
     """Read what has happened lately.
 
     Completed, failed and suppressed work, times and backlog, in buckets of time. They are written
     behind, and a process that is killed loses its last seconds.
     """
-    query: StatisticsQuery = request.query
     queue = None if query.queue is None else checks.name(query.queue, "queue")
     last, width = timedelta(seconds=query.last), timedelta(seconds=query.width)
-    found = await request.calls.statistics.aread(last=last, width=width, queue=queue)
-    return Reply(200, found)
+    return await calls.statistics.aread(last=last, width=width, queue=queue)
 
 
-@ROUTES.add("GET", "/v1/workers", scope="admin", answers={200: WorkerList})
-async def list_workers(request: RequestContext) -> Reply:
+@ROUTES.add("GET", "/v1/workers", scope="admin")
+async def list_workers(request: RequestContext) -> WorkerList:
     """List the workers that run.
 
     By name, with their queues and the number of their jobs. They cover all tenants, so callers with
     a tenant are rejected.
     """
     refuse_tenants(request.tenant)
-    return Reply(200, WorkerList(await request.onefold.workers.afind()))
+    return WorkerList(await request.onefold.workers.afind())

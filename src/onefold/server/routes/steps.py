@@ -20,13 +20,12 @@ from onefold.model.json_text import decode_payload
 from onefold.model.step import Step, StepReply, StepRow
 from onefold.model.wire import Answer, Body, Fence
 from onefold.server.problems import BUSY, JOB_NOT_FOUND, NOT_FOUND, STEP_FAILED, refused
-from onefold.server.request_context import Reply, RouteTable
-from onefold.server.routes.jobs import job_id_of
+from onefold.server.request_context import Reply, RequestContext
+from onefold.server.routing import RouteTable, job_id_of
 from onefold.web.problems import KEY_REUSED, LEASE_LOST, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from onefold.model.claim import Takeover
-    from onefold.server.request_context import RequestContext
 
 ROUTES: Final = RouteTable("steps")
 
