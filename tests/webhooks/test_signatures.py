@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from onefold import InvalidInput
@@ -137,17 +138,7 @@ def test_w008_what_cannot_be_read_in_a_list_is_passed_over(junk: str) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("cut", [slice(0, 3), slice(0, -1), slice(0, -4), slice(0, 20)])
-def test_w009_a_signature_that_is_cut_is_refused(cut: slice) -> None:
-    asked = senders.standard(b"{}", NOW)
-    good = asked.value("webhook-signature")
-    assert good is not None
-
-    assert refused(StandardWebhooks(WHSEC), changed(asked, webhook_signature=good[cut])) in {
-        "no_match", "no_usable_scheme",
-    }  # fmt: skip
-    assert refused(StandardWebhooks(WHSEC), changed(asked, webhook_signature=f"{good}AAAA"))
-    assert refused(StandardWebhooks(WHSEC), changed(asked, webhook_signature=f"{good}\n"))
+UNFIT = {"no_match", "no_usable_scheme", "header_malformed"}
 
 
 @each
@@ -159,8 +150,8 @@ def test_w009_a_signature_of_another_length_is_refused(
     good = str(asked.value(name))
     key = name.replace("-", "_")
 
-    for bad in (good[:-1], good + "0", good[:-2]):
-        assert refused(provider, changed(asked, **{key: bad})) in {"no_match", "no_usable_scheme"}
+    for bad in (good[:-1], f"{good}0", good[:-2], good[:3], good[:20], f"{good}AAAA", f"{good}x\n"):
+        assert refused(provider, changed(asked, **{key: bad})) in UNFIT
 
 
 def test_w010_a_kind_that_no_secret_can_check_is_no_usable_scheme() -> None:
@@ -202,15 +193,18 @@ def test_w012_w051_the_tolerance_is_of_both_sides(
     [
         "1614265330.7", "1.6e9", "nan", "inf", "+1614265330", " 1614265330", "1614265330 ", "0x5f",
         "-1614265330", "16142653301614265330", "١٦١٤٢٦٥٣٣٠", "1614265330\n", "1_614_265_330", "1e3",
-        "²", "9" * 12, "9" * 5000,
+        "²", "9" * 12, "9" * 5000, f"{int(NOW.timestamp())}000",
     ],
 )  # fmt: skip
-def test_w013_a_timestamp_is_ascii_digits(
+def test_w013_w014_a_timestamp_is_ascii_digits(
     provider: Provider, sign: Callable[..., HttpRequest], stamp: str
 ) -> None:
     asked = sign(b"{}", NOW, stamp=stamp)
 
-    assert refused(provider, asked) in {"timestamp_malformed", "header_malformed", "no_match"}
+    # Stripe's header may have spaces around its parts: then 2021 is too old.
+    assert refused(provider, asked) in {
+        "timestamp_malformed", "header_malformed", "no_match", "too_old",
+    }  # fmt: skip
 
 
 @timed
@@ -223,15 +217,6 @@ def test_w013_the_signature_is_over_the_literal_text(
         if "timestamp" in name:
             mixed = changed(plain, **{name.replace("-", "_"): other})
             assert refused(provider, mixed) == "no_match", value
-
-
-@timed
-def test_w014_milliseconds_are_no_seconds(
-    provider: Provider, sign: Callable[..., HttpRequest]
-) -> None:
-    stamp = f"{int(NOW.timestamp())}000"
-
-    assert refused(provider, sign(b"{}", NOW, stamp=stamp)) == "timestamp_malformed"
 
 
 @pytest.mark.parametrize("make", [StandardWebhooks, Stripe, Slack])
@@ -257,12 +242,14 @@ def makers() -> list[Any]:
 
 
 @pytest.mark.parametrize("make", makers())
-@pytest.mark.parametrize(
-    "secret", ["", " ", "\n", f"{WHSEC}\n", f" {WHSEC}", b"bytes", None, 7, []]
-)
-def test_w016_a_secret_that_cannot_be_one_is_refused_at_the_start(make: Any, secret: Any) -> None:
-    with pytest.raises(InvalidInput, match="secret"):
-        make(secret)
+def test_w016_a_secret_that_cannot_be_one_is_refused_at_the_start(make: Any) -> None:
+    wrong: list[Any] = ["", " ", "\n", f"{WHSEC}\n", f" {WHSEC}", b"bytes", None, 7, []]
+    twins = [Secret("a", id="x"), Secret("b", id="x")]
+    for secret in (*wrong, twins):
+        with pytest.raises(InvalidInput, match=r"secret|differ"):
+            make(secret)
+    with pytest.raises(InvalidInput, match="time zone"):
+        Secret("a", until=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
 
 
 @pytest.mark.parametrize(
@@ -329,13 +316,6 @@ def test_w020_an_old_secret_ends(provider: Provider, sign: Callable[..., HttpReq
 
     assert accepted(rotating(NOW + timedelta(seconds=1)), asked, b"{}", NOW)
     assert refused(rotating(NOW), asked) == "secret_expired"
-
-
-def test_w019_secrets_have_ids_that_differ() -> None:
-    with pytest.raises(InvalidInput, match="differ"):
-        Stripe([Secret("a", id="x"), Secret("b", id="x")])
-    with pytest.raises(InvalidInput, match="time zone"):
-        Secret("a", until=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
 
 
 def test_w021_an_id_with_a_dot_is_refused_unless_told_otherwise() -> None:
@@ -405,17 +385,11 @@ def test_w025_shopifys_headers_under_both_names_must_agree(name: str) -> None:
     assert refused(Shopify(SECRET), other) == "header_repeated"
 
 
-def test_w026_shopifys_signature_may_end_with_a_new_line() -> None:
-    asked = senders.shopify(b"{}")
-    ended = f"{asked.value('x-shopify-hmac-sha256')}\n"
-
-    assert accepted(Shopify(SECRET), changed(asked, x_shopify_hmac_sha256=ended), b"{}", NOW)
-
-
-def test_w045_shopifys_key_falls_back_to_the_webhook_id() -> None:
+def test_w026_w045_shopifys_signature_may_end_with_a_new_line_and_its_id_may_be_another() -> None:
     asked = senders.shopify(b"{}", event_id=None, x_shopify_webhook_id="w-1")
+    ended = changed(asked, x_shopify_hmac_sha256=f"{asked.value('x-shopify-hmac-sha256')}\n")
 
-    assert verify(Shopify(SECRET), asked, b"{}", NOW).key == "tea.myshopify.com:orders/create:w-1"
+    assert verify(Shopify(SECRET), ended, b"{}", NOW).key == "tea.myshopify.com:orders/create:w-1"
 
 
 # --- Slack ----------------------------------------------------------------------------------------
@@ -431,14 +405,10 @@ def test_w027_slacks_challenge_is_read_only_from_a_url_verification() -> None:
     assert provider.challenge(verified) == "3eZbrw1aB"
     assert provider.challenge(other) is None
     assert (other.id, other.event_type) == ("Ev1", "message")
-
-
-def test_w024_slacks_interaction_is_inside_its_form() -> None:
     body = b"payload=%7B%22type%22%3A%22block_actions%22%7D"
-    verified = verify(Slack(SECRET), senders.slack(body, NOW, content_type=FORM), body, NOW)
-
-    assert verified.json() == {"type": "block_actions"}
-    assert verified.id.startswith("digest:")
+    inside = verify(Slack(SECRET), senders.slack(body, NOW, content_type=FORM), body, NOW)
+    assert inside.json() == {"type": "block_actions"}
+    assert inside.id.startswith("digest:")
 
 
 CALLED_A_FORM = b'{"text": "&payload=%7B%22evil%22%3A1%7D&"}'
@@ -476,14 +446,9 @@ def test_w028_forwarding_is_not_believed_unless_told() -> None:
 
     forwarded = changed(proxied, x_forwarded_host="example.com")
     assert accepted(Twilio(SECRET, believing), forwarded, body, NOW)
-
-
-def test_w028_a_path_that_a_proxy_changes_is_configured() -> None:
-    asked, body = senders.twilio_form({"Sid": "1"}, url=URL, path="/public/sms?a=b")
-    behind = HttpRequest(method="POST", path="/sms", query="a=b", headers=asked.headers)
-
-    assert accepted(Twilio(SECRET, f"{URL}/public/sms"), behind, body, NOW)
-    assert refused(Twilio(SECRET, URL), behind, body) == "no_match"
+    elsewhere = HttpRequest(method="POST", path="/inner", query="a=b", headers=asked.headers)
+    assert accepted(Twilio(SECRET, f"{URL}/sms"), elsewhere, body, NOW)
+    assert refused(Twilio(SECRET, URL), elsewhere, body) == "no_match"
 
 
 @pytest.mark.parametrize(
@@ -508,48 +473,38 @@ def test_w029_twilios_fields_count_as_received() -> None:
     assert refused(Twilio(SECRET, URL), asked, body.replace(b"Empty=", b"Empty=+")) == "no_match"
 
 
-def test_w030_a_body_that_is_no_form_is_bound_by_its_digest_or_refused() -> None:
-    content = f"{URL}/events".encode()
+def test_w029_a_form_of_thousands_of_fields_is_not_parsed() -> None:
+    fields = {f"f{number}": "x" for number in range(1_001)}
+    asked, body = senders.twilio_form(fields, url=URL, path="/sms")
+    assert refused(Twilio(SECRET, URL), asked, body) == "too_many_fields"
+
+    del fields["f0"]
+    asked, body = senders.twilio_form(fields, url=URL, path="/sms")
+    assert accepted(Twilio(SECRET, URL), asked, body, NOW)
+
+
+def signed_by_twilio(path: str, content_type: str = "application/json") -> HttpRequest:
+    """Its signature is of the address alone."""
+    content = f"{URL}{path}".encode()
     made = base64.b64encode(hmac.new(SECRET.encode(), content, hashlib.sha1).digest()).decode()
-    asked = request("/events", x_twilio_signature=made, content_type="application/json")
-
-    assert refused(Twilio(SECRET, URL), asked, b'{"a": 1}') == "body_unbound"
-    assert refused(Twilio(SECRET, URL), changed(asked, content_type=None), b"{}") == "no_match"
-    assert accepted(Twilio(SECRET, URL), asked, b"", NOW)
+    return request(path, x_twilio_signature=made, content_type=content_type)
 
 
-def signed_with_hash(body: bytes, query: str, content_type: str) -> HttpRequest:
-    content = f"{URL}/events?{query}".encode()
-    made = base64.b64encode(hmac.new(SECRET.encode(), content, hashlib.sha1).digest()).decode()
-    return request(f"/events?{query}", x_twilio_signature=made, content_type=content_type)
+def test_w030_w031_a_body_that_is_no_form_is_bound_by_its_digest_or_refused() -> None:
+    provider, body, none = Twilio(SECRET, URL), b'{"a": 1}', f"bodySHA256={'0' * 64}"
+    digest = f"bodySHA256={hashlib.sha256(body).hexdigest()}"
+    bare = signed_by_twilio("/events")
 
-
-def test_w031_a_digest_that_is_given_twice_binds_nothing() -> None:
-    body = b'{"a": 1}'
-    digest = hashlib.sha256(body).hexdigest()
-    once = signed_with_hash(body, f"bodySHA256={digest}", "application/json")
-    twice = signed_with_hash(body, f"bodySHA256={digest}&bodySHA256={'0' * 64}", "application/json")
-
-    assert accepted(Twilio(SECRET, URL), once, body, NOW)
-    assert refused(Twilio(SECRET, URL), twice, body) == "body_unbound"
-
-
-def test_w030_a_digest_that_is_no_part_of_what_was_signed_binds_nothing() -> None:
-    body = b'{"a": 1}'
-    made = base64.b64encode(hmac.new(SECRET.encode(), URL.encode(), hashlib.sha1).digest()).decode()
-    digest = hashlib.sha256(body).hexdigest()
-    kind = "application/json"
-    asked = request(f"/?bodySHA256={digest}", x_twilio_signature=made, content_type=kind)
-
-    assert refused(Twilio(SECRET, lambda _: URL), asked, body) == "body_unbound"
-
-
-def test_w030_a_captured_address_does_not_serve_another_body_as_a_form() -> None:
-    body = b'{"a": 1}'
-    captured = signed_with_hash(body, f"bodySHA256={hashlib.sha256(body).hexdigest()}", FORM)
-
-    assert refused(Twilio(SECRET, URL), captured, b"") == "body_unbound"
-    assert refused(Twilio(SECRET, URL), captured, b"a=1") == "body_unbound"
+    assert accepted(provider, bare, b"", NOW)
+    assert refused(provider, bare, body) == "body_unbound"
+    assert refused(provider, changed(bare, content_type=None), b"{}") == "no_match"
+    assert accepted(provider, signed_by_twilio(f"/events?{digest}"), body, NOW)
+    assert refused(provider, signed_by_twilio(f"/events?{digest}&{none}"), body) == "body_unbound"
+    unsigned = msgspec.structs.replace(signed_by_twilio(""), path="/", query=digest)
+    assert refused(Twilio(SECRET, lambda _: URL), unsigned, body) == "body_unbound"
+    captured = signed_by_twilio(f"/events?{digest}", FORM)
+    for other in (b"", b"a=1"):
+        assert refused(provider, captured, other) == "body_unbound"
 
 
 # --- Stripe ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from onefold.errors import UsageError
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers, status_line, wsgi_headers
 from onefold.web.webhooks import responses
-from onefold.web.webhooks.provider import BadSignature
+from onefold.web.webhooks.provider import BadSignature, TooManySignatures
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -122,7 +122,8 @@ class WebhookEndpoint:
             return self.verify(request, body)
         except BadSignature as error:
             self.rejected(error.code)
-            return responses.REJECTED
+            too_many = isinstance(error, TooManySignatures)
+            return responses.TOO_MANY_SIGNATURES if too_many else responses.REJECTED
 
     def rejected(self, code: str) -> None:
         """Report the reason of a rejection, which the sender does not receive."""

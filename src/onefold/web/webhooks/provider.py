@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from onefold.web.webhooks.webhook_event import Verified
 
 
+MOST_SIGNATURES: Final = 16
+"""In one header. A sender that rotates its secrets sends one for each of them."""
+
 _REASONS: Final = {
     "header_missing": "a header that its signature needs is missing or empty",
     "header_repeated": "a header has several values that differ",
     "header_malformed": "its signature cannot be read",
+    "too_many_signatures": f"its header has more than {MOST_SIGNATURES} signatures",
+    "too_many_fields": "its form has more fields than its sender sends",
     "id_malformed": "its id makes the signed text ambiguous",
     "timestamp_malformed": "its timestamp is not a whole number of seconds",
     "too_old": "it was signed too long ago, or the clock of this machine is ahead",
@@ -68,6 +73,15 @@ class BadSignature(OnefoldError):
         )
 
     header: str | None
+
+
+class TooManySignatures(BadSignature):
+    """The header has more signatures than a sender has secrets; none of them is checked."""
+
+    status = 400
+
+    def __init__(self, header: str) -> None:
+        super().__init__("too_many_signatures", header=header)
 
 
 class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -186,13 +200,18 @@ class TimedProvider(Provider, frozen=True):
             raise InvalidInput("tolerance", "must be a timedelta: old signatures are replays")
         span(self.tolerance, "tolerance")
 
-    def refuse_stale(self, signed_at: datetime, now: datetime) -> None:
-        """Reject a time that is too old, or too far in the future."""
+    def signed_at(self, stamp: str, now: datetime) -> datetime:
+        """The time of a timestamp; rejects one that is too old, or too far in the future.
+
+        Read it before a signature is checked: a captured request must not cost a MAC of its body.
+        """
+        signed_at = seconds(stamp)
         age = now.replace(microsecond=0) - signed_at
         if age > self.tolerance:
             raise BadSignature("too_old")
         if -age > self.tolerance:
             raise BadSignature("too_new")
+        return signed_at
 
 
 def verify(provider: Provider, request: HttpRequest, body: bytes, now: datetime) -> Verified:

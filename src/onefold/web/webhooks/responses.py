@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from onefold.model.retry import whole_seconds
 from onefold.web.http import HttpResponse
+from onefold.web.webhooks.provider import MOST_SIGNATURES
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -24,6 +25,9 @@ def short_response(status: int, sentence: str = "", *headers: Header) -> HttpRes
 
 DONE: Final = short_response(200)
 REJECTED: Final = short_response(401, "The webhook was not accepted.")
+TOO_MANY_SIGNATURES: Final = short_response(
+    400, f"The header has more than {MOST_SIGNATURES} signatures."
+)
 REUSED: Final = short_response(422, "Another event with this id was received before.")
 UNKNOWN: Final = short_response(409, "The outcome of this event is unknown. An operator decides.")
 FAILED: Final = short_response(500, "The event could not be processed. Send it again later.")

@@ -31,13 +31,12 @@ class Slack(TimedProvider, frozen=True):
         """Check the signature."""
         stamp = provider.header(request, "x-slack-request-timestamp")
         given = provider.header(request, "x-slack-signature")
-        signed_at = provider.seconds(stamp)
         if not given.startswith("v0="):
             raise BadSignature("no_usable_scheme", header="x-slack-signature")
+        signed_at = self.signed_at(stamp, now)
         digits = given.removeprefix("v0=")
         content = b"v0:%s:%s" % (stamp.encode(), body)
         secret = self.matching(now, lambda key: provider.is_hex(provider.mac(key, content), digits))
-        self.refuse_stale(signed_at, now)
         wrapped = provider.payload(request, body)
         event = provider.json_object(body if wrapped is None else wrapped)
         return Verified(

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from onefold.web.webhooks import provider
-from onefold.web.webhooks.provider import BadSignature, TimedProvider
+from onefold.web.webhooks.provider import (
+    MOST_SIGNATURES,
+    BadSignature,
+    TimedProvider,
+    TooManySignatures,
+)
 from onefold.web.webhooks.webhook_event import Verified
 
 if TYPE_CHECKING:
@@ -38,7 +43,7 @@ class Stripe(TimedProvider, frozen=True):
     def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signatures of scheme v1, of which one must fit."""
         stamp, signatures = _parsed(provider.header(request, "stripe-signature"))
-        signed_at = provider.seconds(stamp)
+        signed_at = self.signed_at(stamp, now)
         content = b"%s.%s" % (stamp.encode(), body)
 
         def fits(key: bytes) -> bool:
@@ -46,7 +51,6 @@ class Stripe(TimedProvider, frozen=True):
             return any(provider.is_hex(expected, one) for one in signatures)
 
         secret = self.matching(now, fits)
-        self.refuse_stale(signed_at, now)
         event = provider.json_object(body)
         return Verified(
             provider=self.name,
@@ -65,6 +69,8 @@ def _parsed(header: str) -> tuple[str, list[str]]:
     parts = [part.strip().partition("=") for part in header.split(",")]
     stamps = [value for name, _, value in parts if name == "t"]
     signatures = [value for name, _, value in parts if name == "v1" and value]
+    if len(parts) - len(stamps) > MOST_SIGNATURES:
+        raise TooManySignatures("stripe-signature")
     if len(stamps) != 1:
         raise BadSignature("header_malformed", header="stripe-signature")
     if not signatures:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PORTS: Final = {"https": 443, "http": 80}
 BODY_HASH: Final = "bodySHA256"
+MOST_FIELDS: Final = 1_000
+"""Of a form. Twilio sends some dozens; a form is parsed before its signature can be checked."""
 
 
 class Twilio(Provider, frozen=True):
@@ -111,6 +113,8 @@ def _fields(request: HttpRequest, query: str, body: bytes) -> list[bytes]:
 
 def _form(body: bytes) -> bytes:
     """The names and values of a form as they were received: sorted, duplicates removed."""
+    if body.count(b"&") >= MOST_FIELDS:
+        raise BadSignature("too_many_fields")
     return b"".join(name + value for name, value in sorted(set(form_fields(body))))
 
 
