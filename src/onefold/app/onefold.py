@@ -148,7 +148,8 @@ class Onefold(Tenant):
         onefold = Onefold("sqlite:///app.db")          # or "postgresql://…"
         onefold.enqueue("email", {"to": 42}, unique_key="welcome:42")
 
-    Nothing is connected before it is used. Safe in threads, in several event loops, and after fork.
+    Nothing is connected before it is used. Safe in threads, in several event loops, and after
+    a fork; on SQLite, if the fork leaves no connection of the application's own open.
     """
 
     def __init__(

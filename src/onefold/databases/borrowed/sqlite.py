@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ from onefold.databases.borrowed import Borrowed
 from onefold.databases.sqlite import execute as sqlite_errors
 from onefold.databases.sqlite.database import SqliteDatabase
 from onefold.databases.sqlite.execute import execute
+from onefold.databases.sqlite.forks import forks
 from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, WrongConnection
 from onefold.operations.statement import run
 
@@ -54,19 +56,23 @@ class BorrowedSqlite(Borrowed):
         self._library = connection if library is None else library
 
     def check(self) -> None:
-        """Legacy and PEP 249 modes begin a transaction by themselves; autocommit does not."""
-        connection: Any = self._connection
+        """Raise `NoTransaction` if none is open, and the next write begins none."""
+        forks.refuse_inherited(self._database.path)
         try:
-            in_transaction = connection.in_transaction
+            will_be_in_one = self._connection.in_transaction or self._begins_by_itself()
         except sqlite3.ProgrammingError as error:
             raise borrowed.closed(self.connection) from error
-        if in_transaction:
-            return
-        # Python 3.12 has `autocommit`; -1 means that isolation_level decides.
-        autocommit = getattr(connection, "autocommit", -1)
-        opens = connection.isolation_level is not None if autocommit == -1 else not autocommit
-        if not opens:
+        if not will_be_in_one:
             raise NoTransaction(self.connection)
+
+    def _begins_by_itself(self) -> bool:
+        """Legacy and PEP 249 modes do; autocommit does not."""
+        # -1, and before Python 3.12: isolation_level decides.
+        autocommit = -1
+        # Only the thread of the connection may read it. There the operation asks again.
+        with suppress(sqlite3.ProgrammingError):
+            autocommit = getattr(self._connection, "autocommit", -1)
+        return self._connection.isolation_level is not None if autocommit == -1 else not autocommit
 
     def failed(self) -> bool:
         """True if the transaction has ended. On SQLite, a failed statement rarely ends it."""
@@ -157,7 +163,7 @@ class BorrowedAiosqlite(Borrowed):
         self._connection = connection
 
     def check(self) -> None:
-        """As for sqlite3, whose attributes can be read in any thread."""
+        """As for sqlite3; `autocommit=True` is found out by the first call, in its thread."""
         self._sqlite3().check()
 
     def failed(self) -> bool:

@@ -20,11 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
 from urllib.parse import unquote
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys
 from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
+from onefold.databases.sqlite.forks import POLL, forks
 from onefold.databases.sqlite.handler_transaction import (
     AsyncSqlite,
     Shelf,
@@ -34,7 +35,7 @@ from onefold.databases.sqlite.handler_transaction import (
     put_away,
 )
 from onefold.databases.sqlite.notify import SqliteNotifier
-from onefold.databases.sqlite.writer import POLL, SqliteWriter, WriterGroup, single
+from onefold.databases.sqlite.writer import SqliteWriter, WriterGroup, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
 from onefold.model.diagnosis import Surroundings
 from onefold.operations.migrations import latest
@@ -57,7 +58,7 @@ OLDEST: Final = (3, 35, 0)
 """The first version with RETURNING."""
 
 _inherited_by_fork: list[object] = []
-"""Connections of the parent process. SQLite forbids to close them in a forked child."""
+"""Connections that were in use at the fork. SQLite forbids to close them in a forked child."""
 
 
 class _Token:
@@ -83,8 +84,12 @@ _lent: dict[int, _Lent] = {}
 """By the connection's id."""
 
 
+class OwnConnection(sqlite3.Connection):
+    """A connection that Onefold has opened: the check of a handler tells it from others."""
+
+
 class SqliteDatabase:
-    """One SQLite file. Safe in threads, in any number of event loops, and after fork."""
+    """One SQLite file. Safe in threads, in event loops, and after a fork (see `forks`)."""
 
     def __init__(
         self, url: str, *, clock: Clock, busy_timeout: timedelta, shards: int | None = None
@@ -125,13 +130,15 @@ class SqliteDatabase:
         busy timeout.
         """
         state = self._current()
-        connection = None if state.identity is None else state.readers.take()
-        if connection is not None:
-            with suppress(sqlite3.Error):  # Opened or closed now: a thread can wait for that.
-                try:
-                    return self._operate(connection, build)
-                finally:
-                    put_away(state.readers, connection)
+        if state.identity is not None and not forks.is_under_way:
+            with forks:
+                connection = state.readers.take()
+                if connection is not None:
+                    with suppress(sqlite3.Error):  # Opened or closed now: a thread can wait.
+                        try:
+                            return self._operate(connection, build)
+                        finally:
+                            put_away(state.readers, connection)
         return await self._hop(lambda: self._read(build))
 
     def _operate(self, connection: sqlite3.Connection, build: Build[T]) -> T:
@@ -172,14 +179,15 @@ class SqliteDatabase:
 
     def _read_once(self, build: Build[T]) -> T:
         readers = self._current().readers
-        connection = readers.take() or self.connect()
-        try:
-            connection.execute("begin")  # so that all reads see the same state of the file
-            return self._operate(connection, build)
-        finally:
-            with suppress(sqlite3.Error):
-                connection.execute("rollback")
-            put_away(readers, connection)
+        with forks:
+            connection = readers.take() or self.connect()
+            try:
+                connection.execute("begin")  # so that all reads see the same state of the file
+                return self._operate(connection, build)
+            finally:
+                with suppress(sqlite3.Error):
+                    connection.execute("rollback")
+                put_away(readers, connection)
 
     def until_free(self, work: Callable[[], T]) -> T:
         """Call a function again and again while the file is locked, until the deadline."""
@@ -201,11 +209,16 @@ class SqliteDatabase:
                 self.label,
                 f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed.",
             )
+        forks.refuse_inherited(self.path)
         return self.until_free(self._connect)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path, timeout=self.patience, isolation_level=None, check_same_thread=False
+            self.path,
+            timeout=self.patience,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=OwnConnection,
         )
         try:
             connection.execute("pragma journal_mode = wal").fetchone()
@@ -223,6 +236,8 @@ class SqliteDatabase:
             raise Closed
         if self._state.pid != os.getpid():
             _inherited_by_fork.append(self._state)
+            if self._state.identity is not None:
+                forks.inherit(self.path)
             self._state = _State(self)
         return self._state
 
@@ -282,7 +297,9 @@ class SqliteDatabase:
     async def anotifier(self) -> SqliteNotifier:
         """Notifies a worker after a commit."""
         await self.aidentity()
-        return SqliteNotifier(self.connect)
+        notifier = SqliteNotifier(self.connect)
+        self._current().notifiers.add(notifier)
+        return notifier
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""
@@ -300,21 +317,22 @@ class SqliteDatabase:
         return await self._hop(self.migrate)
 
     def _migrate(self, state: _State) -> list[Migration]:
-        connection = state.readers.take() or self.connect()
-        try:
-            # Before the first read: while the file is opened or closed, even readers must wait.
-            connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
-            applied: list[Migration] = []
-            identity = read(connection, self.sql, self.label)
-            if not _is_current(identity):
-                connection.execute("begin immediate")
-                applied, identity = self._apply_pending(connection)
-                connection.execute("commit")
-            connection.execute("pragma busy_timeout = 0")
-        except sqlite3.DatabaseError as error:
-            raise_translated(self.translated(error), error)
-        finally:
-            put_away(state.readers, connection)  # closed, and so rolled back, after an error
+        with forks:
+            connection = state.readers.take() or self.connect()
+            try:
+                # Before the first read: while the file is opened or closed, even readers must wait.
+                connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
+                applied: list[Migration] = []
+                identity = read(connection, self.sql, self.label)
+                if not _is_current(identity):
+                    connection.execute("begin immediate")
+                    applied, identity = self._apply_pending(connection)
+                    connection.execute("commit")
+                connection.execute("pragma busy_timeout = 0")
+            except sqlite3.DatabaseError as error:
+                raise_translated(self.translated(error), error)
+            finally:
+                put_away(state.readers, connection)  # closed, and so rolled back, after an error
         self._adopt(identity)
         state.identity = identity
         return applied
@@ -420,16 +438,29 @@ class _State:
         """The same for event loops: connections with their threads."""
         self.executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
         self.writer = SqliteWriter(database)
+        self.notifiers: WeakSet[SqliteNotifier] = WeakSet()
         self.task_groups: WeakKeyDictionary[asyncio.AbstractEventLoop, Groups[WriterGroup]] = (
             WeakKeyDictionary()
         )
+        forks.add(self)
+
+    def paused(self, seconds: float) -> Callable[[], None] | None:
+        """See `Forked`."""
+        return self.writer.paused(seconds)
+
+    def close_idle(self) -> None:
+        """See `Forked`."""
+        for notifier in list(self.notifiers):
+            notifier.close_idle()
+        for shelf in (self.readers, self.shelf, self.async_shelf):
+            shelf.clear()
 
     def close(self) -> None:
         self.writer.close()
         self.executor.shutdown(wait=False)
-        self.readers.close()
-        self.shelf.close()
-        self.async_shelf.close()
+        with forks:
+            for shelf in (self.readers, self.shelf, self.async_shelf):
+                shelf.close()
 
 
 def path_of(url: str) -> Path:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from onefold.databases import raise_translated
 from onefold.databases.borrowed import has_begun
 from onefold.databases.sqlite.execute import execute
+from onefold.databases.sqlite.forks import forks
 from onefold.errors import UsageError
 from onefold.operations.statement import run
 
@@ -41,7 +42,7 @@ MOST: Final = 8
 
 
 class Closes(Protocol):
-    """An object that is closed when it is not needed any more."""
+    """An object that is closed, not in use, when it is not needed any more."""
 
     def close(self) -> None:
         """Release its resources."""
@@ -76,6 +77,10 @@ class Shelf(Generic[C]):
     def close(self) -> None:
         """Close all objects, and those that are put here later."""
         self._is_closed = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Close all objects."""
         while (thing := self.take()) is not None:
             thing.close()
 
@@ -127,7 +132,10 @@ def open_transaction(
 ) -> Generator[sqlite3.Connection]:
     """A connection of ours with the write lock, for one transaction."""
     database.identity()
-    connection = shelf.take() or database.connect()
+    connection = shelf.take()
+    if connection is None:
+        with forks:
+            connection = database.connect()
     try:
         database.until_free(lambda: connection.execute("begin immediate"))
         # A plain call in this thread would wait for this transaction: it raises instead.
@@ -180,16 +188,31 @@ def lent(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
 async def alent(connection: Any) -> AsyncGenerator[Any]:
     """A caller's aiosqlite connection, begun with the write lock."""
     if connection.in_transaction:
-        raise has_begun(connection)
-    await connection.execute("begin immediate")
+        if not await _is_always_open(connection):
+            raise has_begun(connection)
+        commit, rollback = connection.commit, connection.rollback
+    else:
+        await connection.execute("begin immediate")
+        commit, rollback = (
+            partial(connection.execute, "commit"),
+            partial(connection.execute, "rollback"),
+        )
     try:
         yield connection
         _refuse_ended(connection)
-        await connection.execute("commit")
+        await commit()
     except BaseException:
         if connection.in_transaction:
-            await connection.execute("rollback")
+            await rollback()
         raise
+
+
+async def _is_always_open(connection: Any) -> bool:
+    """Whether it has `autocommit=False`, which only its thread may read."""
+    answer: bool = await connection._execute(  # noqa: SLF001 - as in databases/borrowed/sqlite.py
+        lambda: getattr(connection._conn, "autocommit", -1) is False  # noqa: SLF001
+    )
+    return answer
 
 
 class AsyncSqliteCursor:
@@ -264,7 +287,8 @@ class AsyncSqlite:
         def work() -> None:
             if self._connection is None:
                 database.identity()
-                self._connection = database.connect()
+                with forks:
+                    self._connection = database.connect()
             connection = self._connection
             database.until_free(lambda: connection.execute("begin immediate"))
 
@@ -307,23 +331,29 @@ class AsyncSqlite:
         try:
             await self._execute(work)
         except BaseException:
-            self.close()
+            self._close_later()
             raise
 
     def put_away(self, shelf: Shelf[AsyncSqlite]) -> None:
         """Keep it for the next transaction, or close it if its transaction could not be ended."""
         connection = self._connection
         if connection is None or connection.in_transaction:
-            self.close()
+            self._close_later()
             return
         _tidy(connection)
         shelf.put(self)
 
-    def close(self) -> None:
+    def _close_later(self) -> None:
         """Close the connection after the running call of its thread, and end the thread."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._thread.submit(connection.close)
+        self._thread.shutdown(wait=False)
+
+    def close(self) -> None:
+        """Close the connection, which is not in use, and end the thread."""
+        if self._connection is not None:
+            self._connection.close()
         self._thread.shutdown(wait=False)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+
+from onefold.databases.sqlite.forks import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,30 +25,39 @@ class SqliteNotifier:
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         """`connect` returns a connection that is not used to write."""
         self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._opened = 0
         self.is_listening: bool = False
 
     async def listen(self, notify: Notify) -> None:
         """Run until cancelled."""
-        connection = self._connect()
         try:
-            seen = _version(connection)
+            seen, pause = self._look(), SHORTEST
             self.is_listening = True
             notify(None)
-            pause = SHORTEST
             while True:
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.1, LONGEST)
-                if (now := _version(connection)) != seen:
+                if not forks.is_under_way and (now := self._look()) != seen:
                     seen, pause = now, SHORTEST
                     notify(None)
         finally:
             self.is_listening = False
-            connection.close()
+            self.close_idle()
 
+    def _look(self) -> tuple[int, int]:
+        """The version of the data. Each connection counts its own."""
+        with forks:
+            if self._connection is None:
+                self._connection = self._connect()
+                self._opened += 1
+            with suppress(sqlite3.OperationalError):
+                (version,) = self._connection.execute("pragma data_version").fetchone()
+                return self._opened, version
+            return 0, 0  # another process has locked the whole file: look again later
 
-def _version(connection: sqlite3.Connection) -> int:
-    try:
-        version: int = connection.execute("pragma data_version").fetchone()[0]
-    except sqlite3.OperationalError:
-        return -1  # another process has locked the whole file: look again later
-    return version
+    def close_idle(self) -> None:
+        """Close the connection. The next look opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -7,21 +7,18 @@
 3. The writer asks for the file's lock every millisecond, until the deadlines of its callers:
    SQLite's own busy handler sleeps up to 100 ms, and the present holder would keep the lock.
 4. After some time of commits back to back, the writer lets other processes have the lock.
-5. A fork waits for the end of the transaction under way: SQLite's list of locks is copied with the
-   process, and the child would find the file locked for ever.
+5. A fork waits for the end of the transaction under way, and closes the connection: see `forks`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import time
 from contextlib import suppress
 from copy import copy
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
-from weakref import WeakSet
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import (
@@ -36,12 +33,12 @@ from onefold.databases.batching import (
     together,
 )
 from onefold.databases.sqlite.execute import execute, is_busy
+from onefold.databases.sqlite.forks import POLL
 from onefold.errors import Closed, OnefoldError, WouldDeadlock
 from onefold.operations.statement import run
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Hashable, Sequence
 
     from onefold.databases import Build
     from onefold.databases.batching import Entry
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL: Final = 0.001
 LONGEST_RUN: Final = 0.020
 """Seconds of commits back to back, after which the writer leaves the lock alone for one poll."""
 
@@ -87,8 +83,7 @@ class SqliteWriter(ThreadQueue):
         self.waits: bool = False
         """True while a batch waits for the lock of another connection. New calls join it."""
         # Reentrant: a signal handler may fork in the middle of a write.
-        self.in_transaction: AbstractContextManager[Any] = RLock()
-        _forks.writers.add(self)
+        self._in_transaction = RLock()
 
     def run(self, item: Item[Any, T]) -> T:
         """Write an item, and wait until it is committed."""
@@ -130,14 +125,25 @@ class SqliteWriter(ThreadQueue):
         self._queue.put(None)
         for thread in threads:
             thread.join()
-        with self.in_transaction:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        with self._in_transaction:
+            self._close_connection()
+
+    def paused(self, seconds: float) -> Callable[[], None] | None:
+        """See `Forked`. A signal handler may fork in the middle of a write of this thread."""
+        if not self._in_transaction.acquire(timeout=seconds):
+            return None
+        if get_ident() not in self._running:
+            self._close_connection()
+        return self._in_transaction.release
+
+    def _close_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _run_inline(self, item: Item[Any, T]) -> list[T] | None:
         self._fairness.wait()
-        with self.in_transaction:
+        with self._in_transaction:
             if self._closed:
                 raise Closed
             if not self._begin():
@@ -181,7 +187,7 @@ class SqliteWriter(ThreadQueue):
 
     def _write(self, entries: list[Entry]) -> bool:
         """Write a batch in one transaction; False if another connection has the lock."""
-        with self.in_transaction:
+        with self._in_transaction:
             if not self._begin():
                 return False
             try:
@@ -294,35 +300,6 @@ class WriterGroup(TaskGroup):
         for call, answer in zip(calls, answers, strict=True):
             call.set(answer)
             call.wake()
-
-
-class _Forks:
-    """Lets a fork wait for open transactions."""
-
-    def __init__(self) -> None:
-        self.writers: WeakSet[SqliteWriter] = WeakSet()
-        self._lock = RLock()
-        self._paused: list[SqliteWriter] = []
-
-    def pause(self) -> None:
-        """Wait for the transactions under way, and let none begin."""
-        self._lock.acquire()
-        self._paused = list(self.writers)
-        for writer in self._paused:
-            writer.in_transaction.__enter__()
-
-    def go_on(self) -> None:
-        """In the parent and in the child, after the fork."""
-        while self._paused:
-            self._paused.pop().in_transaction.__exit__(None, None, None)
-        self._lock.release()
-
-
-_forks: Final = _Forks()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_forks.pause, after_in_parent=_forks.go_on, after_in_child=_forks.go_on
-    )
 
 
 class LockFairness:
