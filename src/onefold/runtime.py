@@ -293,6 +293,8 @@ def call(
         runtime = self._runtime  # pyright: ignore[reportPrivateUsage]
         return runtime.run(procedure(self, *args, **kwargs))
 
+    # Since Python 3.14, `wraps` does not copy what has been changed.
+    blocking.__annotations__ = hints
     return blocking
 
 
@@ -314,6 +316,7 @@ def awaited(
     awaiting.__name__ = f"a{name}"
     awaiting.__qualname__ = f"{procedure.__qualname__.removesuffix(name)}a{name}"
     awaiting.__doc__ = f"`{name}`, awaited."
+    awaiting.__annotations__ = procedure.__annotations__
     return awaiting
 
 

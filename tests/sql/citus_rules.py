@@ -9,7 +9,8 @@ The rules are those of its planner (multi_router_planner.c: `TargetlistAndFuncti
 4. non-IMMUTABLE functions are not allowed in the RETURNING clause;
 5. functions used in the DO UPDATE SET clause, or in the WHERE clause of ON CONFLICT, must be marked
    IMMUTABLE;
-6. subqueries are not supported within INSERT queries (INSERT … SELECT is).
+6. subqueries are not supported within INSERT queries (INSERT … SELECT is);
+7. cannot push down this subquery: a LIMIT in a lateral subquery of an INSERT … SELECT.
 
 The functions of FROM, of the values of an INSERT, and of a SELECT are allowed: they are evaluated
 first. A subquery in WHERE is planned by itself.
@@ -93,6 +94,9 @@ def _faults(statement: Tokens, volatility: Mapping[str, Volatility]) -> Iterator
 
 def _insert_faults(statement: Tokens, volatility: Mapping[str, Volatility]) -> Iterator[str]:
     on_conflict = False
+    for before, inner in pairwise(statement):
+        if before == "lateral" and isinstance(inner, list) and "limit" in inner:
+            yield "cannot push down this subquery: it is lateral and has a LIMIT"
     for clause, tokens in _clauses(statement):
         on_conflict = on_conflict or clause == "on"
         if clause == "values" and any(level[:1] == ["select"] for level in _levels(tokens)):

@@ -1,4 +1,4 @@
-"""The plans of SQLite: what every hot statement costs, with a million finished jobs in the way.
+"""The plans of SQLite: what every hot statement costs, with many finished jobs in the way.
 
 Counted in steps of SQLite's virtual machine, which are the same on every run; never in time. Each
 statement is planned twice: without statistics, as almost every file is, and after ANALYZE.
@@ -15,6 +15,7 @@ from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import pending
 from onefold.operations.statement import Sql, Statement
 from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements, job_id, takes, watched
+from tests.fixtures.proof import repetitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,8 @@ pytestmark = pytest.mark.timeout(180)
 
 SQL = Sql("sqlite")
 SMALL = Backlog()
-BIG = Backlog(finished=1_000_000, scheduled=200_000, claims=100_000, attempts=100_000)
+MANY = repetitions(50_000, soak=1_000_000)
+BIG = Backlog(finished=MANY, scheduled=MANY // 5, claims=MANY // 10, attempts=MANY // 10)
 GRAIN = 10
 """Steps between two looks at the counter."""
 
@@ -99,7 +101,7 @@ def faults(connection: sqlite3.Connection, statement: Statement) -> list[str]:
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["bare", "analyzed"])
 @pytest.mark.parametrize("size", [1, 100])
-def test_every_hot_statement_costs_the_same_with_a_million_finished_jobs(
+def test_every_hot_statement_costs_the_same_with_many_finished_jobs(
     small: sqlite3.Connection, big: sqlite3.Connection, size: int, *, analyzed: bool
 ) -> None:
     big.execute("savepoint statistics")
@@ -136,7 +138,7 @@ def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
     assert cost < 300
 
 
-def test_what_operators_watch_costs_the_same_with_a_million_finished_jobs(
+def test_what_operators_watch_costs_the_same_with_many_finished_jobs(
     small: sqlite3.Connection, big: sqlite3.Connection
 ) -> None:
     for statement in watched(SQL, "running", "retrying", "dead"):

@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql as compose
 
 from onefold import Onefold
-from onefold.operations.statement import Sql, Statement, compiled, in_schema
-from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements
+from onefold.operations.statement import Sql, Statement, compiled
+from tests.fixtures.backlog import Backlog, hot_statements
 from tests.fixtures.citus import DISTRIBUTED
+from tests.sql.test_plans_postgres import Database, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,17 +133,15 @@ def test_every_table_that_a_statement_names_is_distributed() -> None:
 # --- the indexes and the plans --------------------------------------------------------------------
 
 
-class Spread:
+class Spread(Database):
     """A schema of several shards, with a backlog on each of them."""
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
-        self.connection = connection
+        super().__init__(connection, schema)
         self.sql = Sql("postgres", schema=schema, shards=SHARDS)
 
-    def fill(self, backlog: Backlog) -> None:
-        for fill in fills(self.sql, backlog):
-            text, _ = compiled(in_schema(fill.text, self.sql.schema), "pyformat")
-            self.connection.execute(text.encode(), fill.parameters)
+    def fill(self, backlog: Backlog, *, analyze: bool = True) -> None:
+        super().fill(backlog, analyze=False)
         for table in ("job", "claim"):
             self._copy_to_the_other_shards(table)
             self.connection.execute(f"vacuum analyze {self.sql.schema}.{table}".encode())
@@ -163,31 +161,14 @@ class Spread:
 
     def scans(self, statement: Statement, mode: str) -> list[dict[str, Any]]:
         """The nodes of a statement's plan that read a table or an index of it."""
-        text, names = compiled(statement.text, "numbered")
-        parameters = {**statement.arrays(), "now": NOW}
-        values = compose.SQL(", ").join(compose.Literal(parameters[name]) for name in names)
-        with self.connection.transaction(force_rollback=True):
-            self.connection.execute(f"set local plan_cache_mode = {mode}".encode())
-            # The tables of notes are empty here, and would be read as a whole.
-            self.connection.execute("set local enable_seqscan = off")
-            self.connection.execute(f"prepare hot as {text}".encode())
-            try:
-                (row,) = self.connection.execute(
-                    compose.SQL("explain (format json) execute hot ({})").format(values)
-                ).fetchall()
-            finally:
-                self.connection.execute("deallocate hot")
+        # The tables of notes are empty here, and would be read as a whole.
+        self.connection.execute("set enable_seqscan = off")
+        root = self.plan(statement, mode)
         return [
             node
-            for node in walk(row[0][0]["Plan"])
+            for node in walk(root)
             if "Scan" in node["Node Type"] and ("Index Name" in node or "Relation Name" in node)
         ]
-
-
-def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for child in node.get("Plans", ()):
-        yield from walk(child)
 
 
 @pytest.fixture(scope="module")

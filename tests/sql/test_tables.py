@@ -103,19 +103,6 @@ def test_both_databases_have_the_same_indexes() -> None:
     assert postgres == sqlite
 
 
-def test_every_key_of_postgres_begins_with_the_shard(
-    postgres: psycopg.Connection[Any], postgres_schema: str
-) -> None:
-    rows = postgres.execute(
-        "select indexname, indexdef from pg_indexes where schemaname = %s", [postgres_schema]
-    ).fetchall()
-
-    # What is not a job's or a key's is the installation's own.
-    ours = {name: text for name, text in rows if not name.startswith(("meta", "migration"))}
-    assert len(ours) >= 8
-    assert [name for name, text in ours.items() if "(shard" not in text] == []
-
-
 def test_no_index_of_postgres_has_the_lease(
     postgres: psycopg.Connection[Any], postgres_schema: str
 ) -> None:

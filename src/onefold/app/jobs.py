@@ -15,10 +15,10 @@ from onefold.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout, 
 from onefold.jobs.enqueue_options import EMPTY, CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.checks import REASON_BYTES, text
-from onefold.model.ids import parse_id
+from onefold.model.ids import parse_id, shard_of
 from onefold.model.job import Enqueued, EnqueuedMany, Job, JobPage, Json, NewJob, set_results
 from onefold.model.lifecycle import Event, State, allows
-from onefold.model.new_job import prepare, prepare_all
+from onefold.model.new_job import in_parts, prepare, prepare_all
 from onefold.model.timestamps import span
 from onefold.operations import endings, enqueue, jobs
 from onefold.runtime import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.databases import Build
-    from onefold.model.new_job import Prepared
+    from onefold.model.new_job import Parts, Prepared
     from onefold.operations.enqueue import DuplicatePolicy
 
 FOREVER: Final = timedelta(days=365 * 100)
@@ -97,6 +97,12 @@ class JobCalls(Calls):
         checks.options(options, CallOptions.__optional_keys__)
         policy = enqueue.policy(**options)
         listed = context.defaults.filled(checks.listed(new_jobs, "new_jobs", "NewJob"))
+        if (parts := self._parts(listed, policy)) is not None:
+            answers = yield from transact(lambda sql: enqueue.enqueue_parts(sql, parts))
+            many = EnqueuedMany.of(answers, JobResults(context))
+            if many.skipped:
+                context.duplicate_log.note_jobs(parts.items, answers)
+            return many
         # Prepared before the first try, so that every try stores the same ids.
         items = prepare_all(listed, context.tenant, now=context.now)
         if not items:
@@ -113,6 +119,16 @@ class JobCalls(Calls):
         return EnqueuedMany.of(answers, JobResults(context))
 
     aenqueue_many: Final = awaited(enqueue_many)
+
+    def _parts(self, new_jobs: Sequence[NewJob], policy: DuplicatePolicy) -> Parts | None:
+        """The parts of a large call, if parts of it can be stored before the others are known."""
+        context, hooks = self.context, self.context.hooks
+        is_watched = hooks.around_enqueue or hooks.carrier is not None or hooks.listeners
+        if context.borrowed is not None or is_watched or policy != enqueue.KEEP_HOLDER:
+            return None
+        if context.store.database.sql.inserts_row_by_row:
+            return None
+        return in_parts(new_jobs, context.tenant, now=context.now)
 
     @call
     def get(self, job_id: str) -> Procedure[Job | None]:
@@ -297,14 +313,17 @@ def enqueue_item(
     In a caller's transaction, a rollback takes the notes back, too.
     """
     request, publish = item.request, item.publish
+    # On Citus a group has one shard, so that a node that is away fails no calls for other nodes.
+    sql = context.runtime.store.database.sql
+    shard = shard_of(request.id, sql.shards) if sql.distributed else 0
     if (publish is None and item.api_key is None) or context.borrowed is not None:
         notes = context.borrowed is not None
         many = partial(enqueue.enqueue, policy=policy, singly=True, notes=notes)
-        return Item(many, item, ("enqueue", policy), request.unique or request.id)
+        return Item(many, item, ("enqueue", policy, shard), request.unique or request.id)
     key = request.id if publish is None else publish.key
     # A publish key mostly belongs to one caller; a unique key is more often held by others.
     many = partial(enqueue.publish, policy=policy)
-    return Item(many, item, ("publish", policy), request.unique or key)
+    return Item(many, item, ("publish", policy, shard), request.unique or key)
 
 
 def finding(

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,8 +33,9 @@ from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
 from onefold.model.unique import FINGERPRINT_DIGITS, Unique, payload_fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+T = TypeVar("T")
 Now: TypeAlias = int | Callable[[], int]
 """The time in microseconds, or a function that returns it: only a bucket or a `run_at` needs it."""
 
@@ -98,19 +101,113 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     """The id of an API key that must still be valid when the job is stored."""
 
 
-def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> list[Prepared]:
+def prepare_all(
+    jobs: Sequence[NewJob], tenant: str, *, now: Now, ids: Iterator[str] | None = None
+) -> list[Prepared]:
     """Check and encode a batch; an error names the item.
 
     `now` decides the buckets of derived keys, and whether a job is scheduled or ready.
     """
     prepared: list[Prepared] = []
-    ids = fresh_ids(len(jobs))
+    ids = fresh_ids(len(jobs)) if ids is None else ids
     for item, job in enumerate(jobs):
         try:
             prepared.append(prepare(job, tenant, now=now, ids=ids))
         except InvalidInput as error:
             raise error.at(item) from None
     return prepared
+
+
+PART = 250
+"""Jobs of a part. The first part is half as long, since the database waits for it."""
+
+
+class Parts:
+    """A large batch in parts, in lock order. Each part is prepared when it is first needed.
+
+    So the database stores one part while the next one is prepared. A retry gets the same rows.
+    """
+
+    def __init__(self, jobs: Sequence[NewJob], order: Sequence[int], tenant: str, now: Now) -> None:
+        """Made by `in_parts`; `order` has the indexes of the jobs."""
+        self._jobs = jobs
+        self._order = order
+        self._tenant = tenant
+        self._now = now
+        self._is_sorted = isinstance(order, range)
+        # Made for all parts: ids without keys have one shard. They are in the order of the jobs, in
+        # which the jobs of an ordered group run.
+        self._ids = fresh_ids(len(jobs))
+        self._ids_by_index = [] if self._is_sorted else list(self._ids)
+        self._prepared: list[list[Prepared]] = []
+        self._starts = self._cut()
+
+    def _cut(self) -> list[int]:
+        """Where the parts begin. Jobs with equal keys are in one part."""
+        keys = [self._jobs[index].unique_key for index in self._order]
+        starts, start = [0], PART // 2
+        while start + PART // 2 < len(keys):
+            if keys[start] is None or keys[start] != keys[start - 1]:
+                starts.append(start)
+                start += PART
+            else:
+                start += 1
+        return starts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> list[Prepared]:
+        while len(self._prepared) <= index:
+            self._prepare_next()
+        return self._prepared[index]
+
+    def _prepare_next(self) -> None:
+        index = len(self._prepared)
+        end = self._starts[index + 1] if index + 1 < len(self) else None
+        places = self._order[self._starts[index] : end]
+        wanted = itemgetter(*places)
+        ids = self._ids if self._is_sorted else iter(wanted(self._ids_by_index))
+        try:
+            part = prepare_all(wanted(self._jobs), self._tenant, now=self._now, ids=ids)
+        except InvalidInput as error:
+            raise error.at(places[error.item or 0]) from None
+        self._prepared.append(part)
+
+    def in_given_order(self, parts: Iterable[Sequence[T]]) -> list[T]:
+        """What belongs to the jobs, in the order in which they were given."""
+        values = list(chain.from_iterable(parts))
+        if self._is_sorted:
+            return values
+        places = dict(zip(self._order, values, strict=True))
+        return [places[index] for index in range(len(values))]
+
+    @property
+    def items(self) -> list[Prepared]:
+        """All jobs, prepared."""
+        return self.in_given_order(self[index] for index in range(len(self)))
+
+
+def in_parts(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> Parts | None:
+    """The parts of a large batch; None if it is small, or if its lock order is not yet known."""
+    if len(jobs) < 2 * PART or not all(map(_is_simple, jobs)):
+        return None
+    keys: list[Any] = [job.unique_key for job in jobs]
+    if keys.count(None) == len(keys):
+        return Parts(jobs, range(len(jobs)), tenant, now)
+    kinds = [(job.across_kinds, job.kind) for job in jobs]
+    if kinds.count(kinds[0]) < len(kinds):
+        return None
+    try:
+        order = sorted(range(len(jobs)), key=keys.__getitem__)
+    except TypeError:  # some have no key, or a wrong one
+        return None
+    return Parts(jobs, order, tenant, now)
+
+
+def _is_simple(job: object) -> bool:
+    """Whether the unique key of a job is known before its payload is read, and is its only key."""
+    return isinstance(job, NewJob) and job.idempotency_key is None and job.unique is None
 
 
 def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = None) -> Prepared:

@@ -87,8 +87,14 @@ def _insert(sql: Sql, wanted: Wanted) -> Operation[Rows]:
     settings = (TAKEOVERS.index(wanted.takeover), wanted.lease, wanted.keep, wanted.fingerprint)
     lock, shared = wanted.key.lock(sql.schema), not wanted.joined
     row = (*wanted.key.place(sql.shards), wanted.id, int(Holding.HELD), *settings, None, lock)
+    # The lock is on the node of the connection: behind another node of Citus, the insert waits.
     rows = yield sql(
-        "insert_claims", INSERT_CLAIM_COLUMNS, [row], alone=shared, waits=False, shared=shared
+        "insert_claims",
+        INSERT_CLAIM_COLUMNS,
+        [row],
+        alone=shared,
+        waits=sql.distributed,
+        shared=shared,
     )
     return [
         ("won", wanted.id, owner, int(Holding.HELD), fence, None, 0, lease_until, None, None, 0)

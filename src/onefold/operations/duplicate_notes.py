@@ -53,4 +53,5 @@ def note(sql: Sql, notes: Sequence[Note]) -> Operation[None]:
         yield sql("note_duplicates", NOTE_COLUMNS, sorted(of_claims, key=itemgetter(0)))
     for shard, some in by_shard(sql, of_jobs, itemgetter(0)):
         rows = [(shard, *note) for note in some]
-        yield sql("log_duplicates", NOTE_COLUMNS, rows, common=frozenset({"shard"}))
+        name = "log_routed_duplicates" if sql.distributed else "log_duplicates"
+        yield sql(name, NOTE_COLUMNS, rows, common=frozenset({"shard"}))

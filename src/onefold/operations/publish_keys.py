@@ -43,7 +43,8 @@ TAKE_OVER_COLUMNS: Final = (
 )  # fmt: skip
 
 PUBLISH_COLUMNS: Final = (*STORE_COLUMNS, "key", "fingerprint", "keep", "api_key")
-PUBLISH_ONE_COLUMNS: Final = (*INSERT_COLUMNS, "key", "mark", "keep")
+PUBLISH_ONE_COLUMNS: Final = (*STORE_COLUMNS, "key", "mark", "keep")
+PUBLISH_UNIQUE_COLUMNS: Final = (*INSERT_COLUMNS, "key", "mark", "keep")
 
 
 class PublishKeyState(msgspec.Struct, frozen=True):
@@ -90,16 +91,25 @@ def publish_one(sql: Sql, item: Prepared) -> Operation[Enqueued | None]:
     """
     assert item.publish is not None
     request, publish = item.request, item.publish
-    rows = yield sql(
-        "publish_job",
-        PUBLISH_ONE_COLUMNS,
-        [(*msgspec.structs.astuple(request), publish.key.key, publish.fingerprint, publish.keep)],
-        each=True,
-        alone=True,
-        # It sets its own lock timeout.
-        waits=False,
-        **sql.notify((request.queue,)),
-    )
+    keys = (publish.key.key, publish.fingerprint, publish.keep)
+    notify = sql.notify((request.queue,))
+    # Both statements set their own lock timeout, so they need no transaction block.
+    if request.unique_key is None:
+        row = (*store_row(request), *keys)
+        rows = yield sql(
+            "publish_job", PUBLISH_ONE_COLUMNS, [row], each=True, alone=True, waits=False, **notify
+        )
+    else:
+        row = (*msgspec.structs.astuple(request), *keys)
+        rows = yield sql(
+            "publish_unique_job",
+            PUBLISH_UNIQUE_COLUMNS,
+            [row],
+            each=True,
+            alone=True,
+            waits=False,
+            **notify,
+        )
     return _published(item, rows[0]) if rows else None
 
 

@@ -18,7 +18,7 @@ from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -63,6 +63,9 @@ class Statement(msgspec.Struct, frozen=True):
     """True: may be committed by itself, whatever its result is. Nothing else has to follow."""
     waits: bool = True
     """True: may wait for a lock, so it needs a lock timeout."""
+    ahead: Callable[[Rows], None] | None = None
+    """Only for our own connections to PostgreSQL, which send the statement and do not wait. This
+    function receives its rows, before the next statement that is not sent ahead returns its own."""
 
     def arrays(self, array: Callable[[tuple[Any, ...]], Any] = list) -> dict[str, Any]:
         """The parameters with a batch as one array per column, for PostgreSQL's unnest."""
@@ -350,6 +353,44 @@ async def run_async(
         return value
     finally:
         generator.close()
+
+
+class _Begun(Generic[T]):
+    """An operation that waits for the rows of a statement, or has ended with a result."""
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self._operation = operation
+        self.statement: Statement | None = next(operation)
+        self.result: T
+
+    def receive(self, rows: Rows) -> None:
+        """Go on with the rows."""
+        try:
+            self.statement = self._operation.send(rows)
+        except StopIteration as finished:
+            self.statement, self.result = None, finished.value
+
+
+def overlapped(operations: Sequence[Callable[[], Operation[T]]]) -> Operation[list[T]]:
+    """Run operations; each begins while the database runs the first statement of the one before.
+
+    Their first statements must follow each other in lock order. A later statement that locks may
+    meet a deadlock, which restarts the transaction. An operation goes on with its rows while the
+    database runs the first statements of the later ones.
+    """
+    begun: list[_Begun[T]] = []
+    for build in operations:
+        each = _Begun(build())
+        begun.append(each)
+        assert each.statement is not None
+        if len(begun) < len(operations):
+            yield replace(each.statement, alone=False, ahead=each.receive)
+        else:
+            each.receive((yield replace(each.statement, alone=False)))
+    for each in begun:
+        while each.statement is not None:
+            each.receive((yield each.statement))
+    return [each.result for each in begun]
 
 
 def by_shard(sql: Sql, items: Iterable[T], id_of: Callable[[T], str]) -> list[tuple[int, list[T]]]:

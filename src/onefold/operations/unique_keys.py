@@ -81,7 +81,7 @@ def lock_order(request: NewJobRow) -> tuple[int, str, str, str, str]:
 
 def chunks_by_shard(requests: Sequence[NewJobRow]) -> Iterator[Sequence[NewJobRow]]:
     """Runs of one shard, in order, none larger than a statement should be."""
-    if len(requests) <= CHUNK and _is_small(requests):
+    if is_one_chunk(requests):
         yield requests
         return
     start, size = 0, 0
@@ -93,10 +93,11 @@ def chunks_by_shard(requests: Sequence[NewJobRow]) -> Iterator[Sequence[NewJobRo
             start, size = end, 0
 
 
-def _is_small(requests: Sequence[NewJobRow]) -> bool:
+def is_one_chunk(requests: Sequence[NewJobRow]) -> bool:
     """True: one statement is enough, which is the usual case."""
-    shards = {request.shard for request in requests}
-    return len(shards) == 1 and sum([len(r.payload) for r in requests]) < CHUNK_CHARACTERS
+    if len(requests) > CHUNK or len({request.shard for request in requests}) != 1:
+        return False
+    return sum([len(request.payload) for request in requests]) < CHUNK_CHARACTERS
 
 
 def settle(

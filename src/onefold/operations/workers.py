@@ -41,6 +41,8 @@ def save(sql: Sql, row: WorkerRow) -> Operation[None]:
     yield sql(
         "save_worker",
         alone=True,
+        # It sets its own lock timeout, so an idle worker sends one statement, not four.
+        waits=False,
         shard=_shard(sql, row.id),
         id=row.id,
         worker=row.name,

@@ -74,10 +74,12 @@ class Shards:
         """Leave a shard out of an activity for a while, longer each time."""
         with self._lock:
             is_new = all(known != shard for known, _ in self._faults)
-            before = self._faults.get((shard, activity))
-            pause = FIRST_PAUSE if before is None else min(before.pause * 2, LONGEST_PAUSE)
-            until = self._clock() + pause * (0.75 + random.random() / 2)
-            self._faults[shard, activity] = _Fault(pause, until)
+            before, now = self._faults.get((shard, activity)), self._clock()
+            # Two visits may have been under way at once.
+            if before is None or before.until <= now:
+                pause = FIRST_PAUSE if before is None else min(before.pause * 2, LONGEST_PAUSE)
+                until = now + pause * (0.75 + random.random() / 2)
+                self._faults[shard, activity] = _Fault(pause, until)
         if is_new:
             log.warning(
                 "Shard %d fails (%s) and is tried again later; other shards go on: %s",

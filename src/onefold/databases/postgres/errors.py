@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ErrorClass: TypeAlias = Literal[
-    "serialization", "lock_timeout", "duplicate_id", "connection_lost", "other"
+    "serialization", "lock_timeout", "duplicate_id", "connection_lost", "node_lost", "other"
 ]
 
 SERIALIZATION: Final = {"40001", "40P01"}
@@ -70,6 +70,8 @@ _REFUSALS: Final = (
     ),
 )
 
+# What Citus says of a node that it cannot reach, on a connection that is well.
+_CITUS_NODE: Final = "connection to the remote node"
 # Citus stores a batch by COPY, and reports a node's error without its SQLSTATE.
 _CITUS_MESSAGES: Final = (
     (re.compile(r"duplicate key value violates unique constraint"), UNIQUE_VIOLATION),
@@ -113,6 +115,8 @@ def classify(error: BaseException, *, connection_lost: bool) -> ErrorClass:
         return "lock_timeout"
     if state == UNIQUE_VIOLATION:
         return "duplicate_id"
+    if state == "08006" and str(_server_error(error)).startswith(_CITUS_NODE):
+        return "node_lost"
     if state.startswith(_CONNECTION_CLASSES) or (not state and connection_lost):
         return "connection_lost"
     return "other"

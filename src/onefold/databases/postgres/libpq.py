@@ -11,7 +11,8 @@ A trip to the server is a generator. It yields what it waits for, as those of ps
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -108,6 +109,11 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
     """True if a handler has used it. Psycopg or the handler may have removed our statements."""
 
     @cached_property
+    def trips(self) -> deque[Trip]:
+        """What was sent ahead, in its order: the results are not read yet."""
+        return deque()
+
+    @cached_property
     def statements(self) -> dict[str, SessionStatement]:
         """The statements that this connection has used, by their text: as many as we have."""
         return {}
@@ -140,19 +146,13 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
 
     def exchange(self, requests: Sequence[Request]) -> Waits[list[Rows]]:
         """Run statements in one round trip; the first error is raised, and ends them."""
-        prepares = self.prepare_threshold is not None
-        steps: list[Step] = []
-        for statement, values in requests:
-            if not statement.is_prepared and statement.was_used and prepares:
-                steps.append((statement, None))  # for the next time
-                statement.was_used = False
-            else:
-                statement.was_used = True
-            steps.append((statement, values))
+        steps = self._steps(requests)
         results: list[PGresult] = []
         is_worn = False
         try:
-            if PIPELINES or len(steps) == 1:
+            if self.trips:
+                results = yield from self._end_trips(steps)
+            elif PIPELINES or len(steps) == 1:
                 results = yield from _trip(self.pgconn, steps)
             else:
                 for step in steps:
@@ -172,29 +172,123 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
             if values is not None
         ]
 
+    def _steps(self, requests: Sequence[Request]) -> list[Step]:
+        """The steps of requests; a statement that is used again is also prepared."""
+        # What was sent ahead may have been the same statement, and is not yet known to be prepared.
+        prepares = self.prepare_threshold is not None and not self.trips
+        steps: list[Step] = []
+        for statement, values in requests:
+            if not statement.is_prepared and statement.was_used and prepares:
+                steps.append((statement, None))  # for the next time
+                statement.was_used = False
+            else:
+                statement.was_used = True
+            steps.append((statement, values))
+        return steps
+
+    def send_ahead(self, request: Request, receive: Callable[[Rows], None]) -> Waits[None]:
+        """Send a statement; the next `exchange` passes its rows to `receive`.
+
+        It is in a transaction block, and a Sync follows: if this process freezes meanwhile, the
+        server ends the transaction.
+        """
+        pq = self.pgconn
+        if not self.trips:
+            steps = self._steps([request])
+            if len(steps) > 1:
+                yield from _trip(pq, steps[:1])  # it is prepared
+            pq.enter_pipeline_mode()
+        yield from self._send_trip(Trip([request], receive))
+
+    def discard_trips(self) -> Waits[None]:
+        """Read the results of what was sent ahead: another part of the transaction has failed."""
+        while self.trips and self.pgconn.status == ConnStatus.OK:
+            yield from self._read_trip()
+
+    def _end_trips(self, steps: Sequence[Step]) -> Waits[list[PGresult]]:
+        """Send the last statements, and read the results of all: the server works meanwhile."""
+        yield from self._send_trip(Trip(steps))
+        while True:
+            trip, results, error = yield from self._read_trip()
+            if error is not None:
+                raise error
+            if trip.receive is None:
+                return results
+            ((statement, _),) = trip.steps
+            trip.receive(statement.rows(results[0]))
+
+    def _send_trip(self, trip: Trip) -> Waits[None]:
+        yield from self._unbroken(_send_all(self.pgconn, trip.steps))
+        self.trips.append(trip)
+
+    def _read_trip(self) -> Waits[tuple[Trip, list[PGresult], psycopg.Error | None]]:
+        results, error = yield from self._unbroken(_results(self.pgconn, self.trips[0].steps, SYNC))
+        trip = self.trips.popleft()
+        if not self.trips:
+            _leave_pipeline(self.pgconn)
+        return trip, results, error
+
+    def _unbroken(self, waits: Waits[T]) -> Waits[T]:
+        """Wait; after an error between two messages, what was sent ahead cannot be read any more.
+
+        The pipeline stays open, so the connection is closed.
+        """
+        try:
+            return (yield from waits)
+        except BaseException:
+            self.trips.clear()
+            raise
+
+
+class Trip(NamedTuple):
+    """Statements that were sent in a pipeline, and the function that receives the rows."""
+
+    steps: Sequence[Step]
+    receive: Callable[[Rows], None] | None = None
+    """None for the last ones, which were not sent ahead."""
+
 
 Step: TypeAlias = tuple[SessionStatement, Sequence[Any] | None]
 """A statement with its values; without them, it is prepared."""
 
 
+SYNC: Final = ExecStatus.PIPELINE_SYNC
+
+
 def _trip(pq: PGconn, steps: Sequence[Step]) -> Waits[list[PGresult]]:
     if len(steps) == 1:
         _send(pq, *steps[0])
-        end = None
+        yield from _flush(pq)
+        results, error = yield from _results(pq, steps, None)
     else:
-        end = ExecStatus.PIPELINE_SYNC
         pq.enter_pipeline_mode()
-        for step in steps:
-            _send(pq, *step)
-        # Nothing follows the Sync: at a Flush, the server stops the clock of its idle timeout.
-        pq.pipeline_sync()
-    while pq.flush():
-        if (yield Wait.RW) & Ready.R:
-            pq.consume_input()
-    results, error = yield from _results(pq, steps, end)
+        yield from _send_all(pq, steps)
+        results, error = yield from _results(pq, steps, SYNC)
+        _leave_pipeline(pq)
     if error is not None:
         raise error
     return results
+
+
+def _send_all(pq: PGconn, steps: Sequence[Step]) -> Waits[None]:
+    """Send steps and a Sync, in a pipeline."""
+    for step in steps:
+        _send(pq, *step)
+    # Nothing follows the Sync: at a Flush, the server stops the clock of its idle timeout.
+    pq.pipeline_sync()
+    yield from _flush(pq)
+
+
+def _leave_pipeline(pq: PGconn) -> None:
+    if pq.status == ConnStatus.OK:
+        pq.exit_pipeline_mode()
+
+
+def _flush(pq: PGconn) -> Waits[None]:
+    """Send all; read meanwhile, so that the server can send, too."""
+    while pq.flush():
+        if (yield Wait.RW) & Ready.R:
+            pq.consume_input()
 
 
 def _send(pq: PGconn, statement: SessionStatement, values: Sequence[Any] | None) -> None:
@@ -224,7 +318,6 @@ def _results(
                 statement.is_prepared = statement.is_prepared or values is None
                 results.append(result)
             elif status == end:
-                pq.exit_pipeline_mode()
                 break
             elif result is not None and status not in NOTHING:
                 error = error or psycopg.errors.error_from_result(result, encoding="utf-8")

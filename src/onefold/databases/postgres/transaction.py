@@ -27,7 +27,7 @@ from psycopg.rows import TupleRow
 from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
 from onefold.databases.postgres.errors import classify, translated
-from onefold.databases.postgres.libpq import values_of
+from onefold.databases.postgres.libpq import PIPELINES, values_of
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
 from onefold.operations.statement import Rows, compiled
 from onefold.operations.unique_keys import Restart
@@ -91,6 +91,16 @@ IMPATIENCE: Final = timedelta(milliseconds=100)
 """How long a batch of callers is retried while its keys keep changing hands."""
 
 
+MAYBE_STORED: Final = {"duplicate_id", "connection_lost", "node_lost"}
+"""The classes of errors after which an earlier try may have been stored."""
+
+NODE_PATIENCE: Final = 0.25
+"""Seconds for which a call is retried if a node of Citus is away; other shards wait meanwhile.
+
+Citus may still have connections from before a restart of the node, which fail once.
+"""
+
+
 class Unconfirmed(msgspec.Struct, frozen=True):
     """A transaction whose commit was sent, and the result of its operation if it was committed."""
 
@@ -131,6 +141,8 @@ class Effort:
         now = time.monotonic()
         self._started = now if deadline is None else deadline - patience.total_seconds()
         self._tries = 0
+        self._node_lost = 0.0
+        """Since when a node of Citus is away."""
         self.resends: bool = False
         """True if an earlier try may have been stored, and its response was lost."""
         self.unconfirmed: Unconfirmed | None = None
@@ -161,10 +173,15 @@ class Effort:
         error_class = classify(error, connection_lost=connection_lost)
         if error_class == "lock_timeout" and not self.patient:
             raise KeyHeld from error
+        is_over = is_over or (error_class == "node_lost" and self._is_away_for_long())
         if is_over or error_class == "other" or (error_class == "duplicate_id" and self.resends):
             raise_translated(translated(error, self._label, self._busy(waited)), error)
-        self.resends = self.resends or error_class in {"duplicate_id", "connection_lost"}
+        self.resends = self.resends or error_class in MAYBE_STORED
         return 0.0 if error_class in {"lock_timeout", "duplicate_id"} else self._next_pause()
+
+    def _is_away_for_long(self) -> bool:
+        self._node_lost = self._node_lost or time.monotonic()
+        return time.monotonic() - self._node_lost >= NODE_PATIENCE
 
     def _next_pause(self) -> float:
         self._tries += 1
@@ -189,6 +206,7 @@ LIMITS: Final = (
 # other transactions with the same numbers, and so has a server that was promoted or has crashed
 # meanwhile: a crash sets its statistics back, and numbers that were not yet on disk are used again.
 NUMBERED: Final = LIMITS + ", pg_current_xact_id()::text"
+CLOCK: Final = "select (extract(epoch from statement_timestamp()) * 1000000)::bigint"
 _SERVER: Final = (
     "system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
     " || '/' || extract(epoch from pg_stat_get_bgwriter_stat_reset_time())"
@@ -214,6 +232,8 @@ class PostgresTransaction:
         self._write = write
         self._number = ""
         """The number of the transaction block, if one has begun."""
+        self._distributed = False
+        """True on Citus."""
 
     def run(self, build: Build[T], sql: Sql) -> Waits[T]:
         """Run the operation and commit. The caller rolls back after an error.
@@ -226,6 +246,7 @@ class PostgresTransaction:
             if (yield from self._is_committed(earlier)):
                 return cast("T", earlier.result)
             effort.unconfirmed = None
+        self._distributed = sql.distributed
         operation, result = build(sql), cast("T", None)
         try:
             statement = next(operation)
@@ -234,6 +255,9 @@ class PostgresTransaction:
                 statement = operation.send(rows)
         except StopIteration as finished:
             result = finished.value
+        except Exception:
+            yield from connection.discard_trips()
+            raise
         if self._number:
             effort.unconfirmed = Unconfirmed(self._number, connection.server or "", result)
             yield from self._run_text(COMMIT)
@@ -267,25 +291,49 @@ class PostgresTransaction:
 
     def _execute(self, statement: Statement) -> Waits[Rows]:
         connection = self._connection
-        request = connection.request(
-            statement.text, values_of(statement, self._clock, self._patience)
-        )
+        if statement.ahead is not None:
+            return self._send_ahead(statement, statement.ahead)
+        request = self._request(statement)
         if self._number or not self._write or (statement.alone and not statement.waits):
             return connection.execute_request(request)
         return self._begin(request, alone=statement.alone)
 
+    def _send_ahead(self, statement: Statement, receive: Callable[[Rows], None]) -> Waits[Rows]:
+        """Send a statement; `receive` gets its rows when they are read, with those of the next one.
+
+        The transaction block has begun before: if that failed after a part was sent, the part would
+        be committed by itself. The statements do the work of one, so they get the same time.
+        """
+        if not self._number:
+            ((now,),) = yield from self._begin(self._connection.request(CLOCK, {}), alone=False)
+            fixed: int = now if self._clock is None else self._clock()
+            self._clock = lambda: fixed
+        request = self._request(statement)
+        if PIPELINES:
+            yield from self._connection.send_ahead(request, receive)
+        else:
+            receive((yield from self._connection.execute_request(request)))
+        return ()
+
+    def _request(self, statement: Statement) -> Request:
+        values = values_of(statement, self._clock, self._patience)
+        return self._connection.request(statement.text, values)
+
     def _begin(self, first: Request, *, alone: bool) -> Waits[Rows]:
         """Begin with the first statement, and commit if it may be committed by itself."""
         connection = self._connection
+        begin = [connection.request(BEGIN, {})]
+        if self._distributed:
+            # Citus sends a SET LOCAL to the nodes, and not a set_config.
+            begin.append(connection.request(f"set local lock_timeout = {self._patience}", {}))
         limits = {"patience": self._patience, "awake": AWAKE}
-        begin = connection.request(BEGIN, {})
         if alone:
             limited, commit = connection.request(LIMITS, limits), connection.request(COMMIT, {})
-            _, _, rows, _ = yield from connection.exchange((begin, limited, first, commit))
+            *_, rows, _ = yield from connection.exchange((*begin, limited, first, commit))
             return rows
         if connection.server is None:
             connection.server = yield from self._server()
         numbered = connection.request(NUMBERED, limits)
-        _, ((*_, number),), rows = yield from connection.exchange((begin, numbered, first))
+        *_, ((*_, number),), rows = yield from connection.exchange((*begin, numbered, first))
         self._number = number
         return rows

@@ -2,7 +2,8 @@
 -- as find_holders does, by the place of the request (from 1), and last a row without a place. The insert
 -- has no "on conflict", which would cost a fifth more: a rival after this snapshot is an error, and the
 -- transaction is tried again with insert_jobs. Keys are locked in the order of the rows, which the caller
--- has sorted. A column that is the same for all rows is given once; unnest fills it up with nulls.
+-- has sorted. A column that is the same for all rows is given once; unnest fills it up with nulls. The
+-- planner does not see the length of the first arrays, so that it plans once: see publish_jobs.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -17,7 +18,7 @@ held as materialized (
         h.attempt, h.run_at, h.awaits
     from
         clock,
-        unnest(:tenant::text[], :unique_kind::text[], :unique_key::text[])
+        unnest((select :tenant::text[]), :unique_kind::text[], :unique_key::text[])
             with ordinality as r (tenant, unique_kind, unique_key, place)
     cross join lateral (
         select
@@ -59,7 +60,8 @@ stored as (
     from
         clock,
         unnest(
-            :id::uuid[], :tenant::text[], :queue::text[], :kind::text[], :priority::smallint[],
+            (select :id::uuid[]), :tenant::text[], :queue::text[], :kind::text[],
+            :priority::smallint[],
             :run_at::bigint[], :delay::bigint[], :max_attempts::smallint[], :payload::text[],
             :fingerprint::text[], :unique_kind::text[], :unique_key::text[],
             :unique_states::smallint[], :unique_for::bigint[], :expires_at::bigint[],

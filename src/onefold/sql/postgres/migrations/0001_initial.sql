@@ -664,7 +664,7 @@ create function onefold._insert_or_find(
 language plpgsql
 as $function$
 declare
-    holder record;
+    holder onefold.job;
     requested jsonb;
     successor onefold.job;
 begin
@@ -676,11 +676,8 @@ begin
         if is_new then
             return;
         end if;
-        select
-            j.id, onefold._state_name(j, now) as state, j.fingerprint,
-            coalesce(j.state = 0 and j.expires_at <= now, false) as is_expired,
-            coalesce(j.unique_until <= now and (j.unique_states >> j.state) & 1 = 0, false) as is_over
-        into holder
+        -- Not with _state_name: on a node of Citus, a row has the type of its shard.
+        select * into holder
         from onefold.job as j
         where
             j.shard = job.shard
@@ -691,7 +688,7 @@ begin
             and not j.yielded
             and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1);
         continue when not found;
-        if holder.is_expired then
+        if holder.state = 0 and holder.expires_at <= now then
             update onefold.job as j
             set
                 state = 3,
@@ -718,7 +715,9 @@ begin
                 set next = null
                 where j.shard = job.shard and j.id = holder.id;
             end if;
-        elsif holder.is_over then
+        elsif
+            holder.unique_until <= now and (holder.unique_states >> holder.state) & 1 = 0
+        then
             -- A successor is older than this request, and is dropped.
             update onefold.job as j
             set yielded = true, next = null
@@ -730,7 +729,7 @@ begin
                 and (j.unique_states >> j.state) & 1 = 0;
         else
             id := holder.id;
-            state := holder.state;
+            state := onefold._state_name(holder, now);
             mismatch := holder.fingerprint is distinct from job.fingerprint;
             return;
         end if;
@@ -749,6 +748,7 @@ language plpgsql
 as $function$
 declare
     known onefold.claim;
+    published onefold.job;
 begin
     for attempt in 1..8 loop
         insert into onefold.claim (
@@ -776,9 +776,10 @@ begin
         continue when not found;
         id := known.result::uuid;
         mismatch := known.fingerprint is distinct from claim.fingerprint;
-        select onefold._state_name(j, now) into _claim_publish_key.state
+        select * into published
         from onefold.job as j
         where j.shard = onefold._shard_of(known.result::uuid, shards) and j.id = known.result::uuid;
+        state := onefold._state_name(published, now);
         if
             id is not null
             and known.state <> 2
