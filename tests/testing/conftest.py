@@ -14,11 +14,13 @@ import pytest
 from onefold import Onefold
 from onefold.testing import wipe
 from onefold.testing.plugin import new_database
+from tests.fixtures.colours import pytest_pyfunc_call
 from tests.fixtures.place import Place, place, postgres_place
+from tests.fixtures.proof import proved
 from tests.testing.stage import Stage, staged
 from tests.testing.zoo import TABLES, Shop
 
-__all__ = ["place", "postgres_place"]
+__all__ = ["place", "postgres_place", "pytest_pyfunc_call"]
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -60,7 +62,7 @@ def shop_database(postgres_url: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", *proved("postgres")])
 def shop(request: pytest.FixtureRequest, tmp_path: Path, bank: str) -> Iterator[Shop]:
     """A shop with its tables and a few rows."""
     if request.param == "sqlite":

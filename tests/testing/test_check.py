@@ -317,7 +317,7 @@ def test_an_interrupt_puts_the_rows_back(shop: Shop) -> None:
 
 
 @on_sqlite
-def test_a_check_that_is_cancelled_ends_and_puts_the_rows_back(shop: Shop) -> None:
+async def test_a_check_that_is_cancelled_ends_and_puts_the_rows_back(shop: Shop) -> None:
     hangs = asyncio.Event()
 
     @shop.onefold.job
@@ -327,14 +327,11 @@ def test_a_check_that_is_cancelled_ends_and_puts_the_rows_back(shop: Shop) -> No
             hangs.set()
             await asyncio.Event().wait()
 
-    async def check() -> None:
-        work = asyncio.ensure_future(aassert_idempotent(waits))
-        await hangs.wait()
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-
-    asyncio.run(check())
+    work = asyncio.ensure_future(aassert_idempotent(waits))
+    await hangs.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
     assert enqueued(shop.onefold) == []
 
 

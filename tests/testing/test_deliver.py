@@ -19,11 +19,13 @@ def delivered(stage: Stage, job: Any, *args: Any, **options: Any) -> DeliveryRes
 
 def test_a_handler_is_called_as_often_as_said_and_steps_survive(stage: Stage) -> None:
     calls: list[tuple[int, int, str]] = []
+    fences: list[int] = []
     sent: list[str] = []
 
     @stage.onefold.job(store_result=True)
     def send(run: Run, user: int) -> int:
         calls.append((user, run.attempt, run.id))
+        fences.append(run.fence)
         key = run.key("mail")
         run.step("mail", lambda: sent.append(key))
         return run.attempt
@@ -33,31 +35,11 @@ def test_a_handler_is_called_as_often_as_said_and_steps_survive(stage: Stage) ->
     job_id = found.job.id
     assert calls == [(7, 1, job_id), (7, 2, job_id), (7, 3, job_id)]
     assert sent == [f"{job_id}:mail"]
+    assert len(set(fences)) == 3
+    assert fences == sorted(fences)
     assert found.results == [1, 2, 3]
     assert (found.job.state, found.job.attempt, found.job.result) == ("completed", 3, 3)
     assert [step.label for step in found.steps] == ["mail"]
-
-
-def test_it_is_called_twice_unless_said_otherwise(stage: Stage) -> None:
-    @stage.onefold.job
-    def work(number: int, other: int = 2) -> int:
-        return number + other
-
-    assert delivered(stage, work, 1).results == [3, 3]
-    assert delivered(stage, work, 1, other=3, times=1).results == [4]
-
-
-def test_each_delivery_has_a_new_fence(stage: Stage) -> None:
-    fences: list[int] = []
-
-    @stage.onefold.job
-    def work(run: Run) -> None:
-        fences.append(run.fence)
-
-    delivered(stage, work, times=3)
-
-    assert fences == sorted(set(fences))
-    assert len(fences) == 3
 
 
 def test_the_first_attempt_can_be_a_later_one(stage: Stage) -> None:

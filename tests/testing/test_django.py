@@ -200,6 +200,7 @@ def test_the_test_cases_of_a_project(project: Project) -> None:
     assert "OK" in said
 
 
+@pytest.mark.prove
 def test_a_database_that_is_named_by_a_url_is_looked_at_directly(
     project: Project, sqlite_url: str
 ) -> None:

@@ -1,23 +1,36 @@
 """Handlers on every driver: their statements and commits are seen, in jobs and in functions."""
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from queue import Queue
+from threading import Event, Thread
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import aiosqlite
 import asyncpg
+import httpx
 import psycopg
 import psycopg_pool
 import pytest
 from django.db import connections, models, transaction
+from flask import Flask
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from onefold import Run, UsageError
-from onefold.testing import NotIdempotent, aassert_idempotent, assert_idempotent
+from onefold import Onefold, Run, UsageError
+from onefold.testing import (
+    NotIdempotent,
+    RouteRequest,
+    aassert_idempotent,
+    assert_idempotent,
+    effect,
+)
+from onefold.web import flask as in_flask
 from tests.fixtures.colours import Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
 from tests.testing.zoo import Shop
@@ -27,7 +40,6 @@ Transact: TypeAlias = Callable[[str], Any]
 DOUBLED = "insert into payment (order_id, amount) values (7, 5)"
 ONCE = "insert into receipt values (7, 'paid') on conflict do nothing"
 KILLED = "Killed here, and delivered again"
-FROZEN = "Frozen here, delivered to another process meanwhile, and awake again"
 
 
 class Payment(models.Model):
@@ -285,11 +297,18 @@ ASYNC = {
 }
 
 
+USUAL = {"sqlite3", "sqlite-django", "psycopg-engine", "aiosqlite", "psycopg", "asyncpg-pool"}
+"""Those of `make test`."""
+
+
 def _each(drivers: dict[str, tuple[str, Any]]) -> pytest.MarkDecorator:
     """The drivers, each on its own database."""
     return pytest.mark.parametrize(
         ("shop", "opened"),
-        [pytest.param(dialect, opened, id=name) for name, (dialect, opened) in drivers.items()],
+        [
+            pytest.param(dialect, opened, id=name, marks=[] if name in USUAL else pytest.mark.prove)
+            for name, (dialect, opened) in drivers.items()
+        ],
         indirect=["shop"],
     )
 
@@ -331,43 +350,22 @@ def test_a_job_whose_connections_were_opened_before(shop: Shop, opened: Any) -> 
 
 
 @_each(ASYNC)
-def test_an_async_job_in_the_event_loop_of_the_test(shop: Shop, opened: Any) -> None:
-    async def check() -> None:
-        async with opened(_url(shop)) as transact:
-            await transact("select 1")
+async def test_an_async_job_in_the_event_loop_of_the_test(shop: Shop, opened: Any) -> None:
+    async with opened(_url(shop)) as transact:
+        await transact("select 1")
 
-            @shop.onefold.job
-            async def bad() -> None:
-                await transact(DOUBLED)
-
-            @shop.onefold.job
-            async def good() -> None:
-                await transact(ONCE)
-
-            with pytest.raises(NotIdempotent) as caught:
-                await aassert_idempotent(bad)
-            _seen(caught.value)
-            assert (await aassert_idempotent(good)).crash_points >= 3
-
-    asyncio.run(check())
-
-
-@_each({name: ASYNC[name] for name in ("aiosqlite", "psycopg", "asyncpg-pool", "asyncpg-engine")})
-def test_an_async_job_in_an_event_loop_of_the_check(shop: Shop, opened: Any) -> None:
-    @shop.onefold.job
-    async def bad() -> None:
-        async with opened(_url(shop)) as transact:
+        @shop.onefold.job
+        async def bad() -> None:
             await transact(DOUBLED)
 
-    @shop.onefold.job
-    async def good() -> None:
-        async with opened(_url(shop)) as transact:
+        @shop.onefold.job
+        async def good() -> None:
             await transact(ONCE)
 
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-    _seen(caught.value)
-    assert assert_idempotent(good).crash_points >= 3
+        with pytest.raises(NotIdempotent) as caught:
+            await aassert_idempotent(bad)
+        _seen(caught.value)
+        assert (await aassert_idempotent(good)).crash_points >= 3
 
 
 # --- the application's own pool, engine or session in `run.transaction` ---------------------------
@@ -404,19 +402,16 @@ def test_the_transaction_of_an_engine_a_session_or_a_pool(shop: Shop, kind: str)
 
 
 @pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
-def test_the_transaction_of_an_async_engine(shop: Shop) -> None:
-    async def check() -> None:
-        engine = create_async_engine(_alchemy(_url(shop), "aiosqlite", "asyncpg"))
+async def test_the_transaction_of_an_async_engine(shop: Shop) -> None:
+    engine = create_async_engine(_alchemy(_url(shop), "aiosqlite", "asyncpg"))
 
-        @shop.onefold.job
-        async def good(run: Run) -> None:
-            async with run.transaction(engine) as connection:
-                await connection.execute(text(DOUBLED))
+    @shop.onefold.job
+    async def good(run: Run) -> None:
+        async with run.transaction(engine) as connection:
+            await connection.execute(text(DOUBLED))
 
-        assert (await aassert_idempotent(good)).crash_points >= 3
-        await engine.dispose()
-
-    asyncio.run(check())
+    assert (await aassert_idempotent(good)).crash_points >= 3
+    await engine.dispose()
 
 
 # --- functions with a connection ------------------------------------------------------------------
@@ -523,7 +518,7 @@ def test_a_handler_that_leaves_its_transaction_open_blocks_nothing(shop: Shop) -
     [("sqlite", _aiosqlite), ("postgres", _apsycopg), ("postgres", _asyncpg)],
     indirect=["shop"],
 )
-def test_an_async_handler_that_leaves_its_transaction_open_blocks_nothing(
+async def test_an_async_handler_that_leaves_its_transaction_open_blocks_nothing(
     shop: Shop, connect: Callable[[Shop], Awaitable[Any]]
 ) -> None:
     opened: list[Any] = []
@@ -536,12 +531,9 @@ def test_an_async_handler_that_leaves_its_transaction_open_blocks_nothing(
             await connection.execute("begin")
         await connection.execute(DOUBLED)
 
-    async def check() -> None:
-        assert (await aassert_idempotent(forgets)).crash_points == 2
-        for connection in opened:
-            await connection.close()
-
-    asyncio.run(check())
+    assert (await aassert_idempotent(forgets)).crash_points == 2
+    for connection in opened:
+        await connection.close()
 
 
 @pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
@@ -555,3 +547,125 @@ def test_a_connection_of_sqlite3_that_was_opened_before_is_an_error(shop: Shop) 
 
         with pytest.raises(UsageError, match="was opened before the check"):
             assert_idempotent(unseen)
+
+
+@pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
+def test_another_onefold_may_write_meanwhile(shop: Shop, tmp_path: Path) -> None:
+    @shop.onefold.job
+    def pays() -> None:
+        with closing(sqlite3.connect(_path(_url(shop)))) as connection, connection:
+            connection.execute(ONCE)
+
+    has_ended = Event()
+
+    def write(onefold: Onefold) -> None:
+        while not has_ended.is_set():
+            onefold.enqueue("other", {})
+
+    with Onefold(f"sqlite:///{tmp_path / 'other.db'}") as other, ThreadPoolExecutor() as threads:
+        other.enqueue("other", {})
+        writing = threads.submit(write, other)
+        try:
+            assert_idempotent(pays)
+        finally:
+            has_ended.set()
+        writing.result()
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_an_onefold_that_is_not_given_may_not_write(shop: Shop, *, is_used: bool) -> None:
+    with Onefold(_url(shop)) as other:
+        if is_used:
+            other.enqueue("other", {})
+
+        @shop.onefold.job
+        def enqueues() -> None:
+            other.enqueue("other", {})
+
+        @shop.onefold.job
+        async def enqueues_async() -> None:
+            await other.aenqueue("other", {})
+
+        @shop.onefold.job
+        async def saves() -> None:
+            await other.queues.asave("mail")
+
+        def catches(_connection: object) -> None:
+            with suppress(UsageError):
+                other.queues.save("mail")
+
+        def claims(_connection: object) -> None:
+            with other.once("orders", "7"):
+                pass
+
+        for handler in (enqueues, enqueues_async, saves, catches, claims):
+            with pytest.raises(UsageError, match="writes with an Onefold that the check does not"):
+                assert_idempotent(handler, database=_url(shop))
+
+
+def test_an_onefold_that_is_not_given_may_read(shop: Shop) -> None:
+    with Onefold(_url(shop)) as other:
+
+        @shop.onefold.job
+        async def reads() -> None:
+            assert other.get(str(UUID(int=0))) is None
+            assert await other.aget(str(UUID(int=0))) is None
+            effect("done", key="7")
+
+        assert_idempotent(reads)
+
+
+def test_a_transaction_of_an_onefold_that_is_not_given_is_an_error(shop: Shop) -> None:
+    app = Flask("app")
+    with Onefold(_url(shop)) as other:
+        keys = in_flask.Idempotency(other)
+        keys.init_app(app)
+
+        @app.post("/orders")
+        @keys(principal=lambda: "ann", transaction=other)
+        def order() -> str:
+            return "done"
+
+        request = RouteRequest.json("POST", "/orders", {}, idempotency_key="k-1")
+        with pytest.raises(UsageError, match=r"Give it to the check with onefold="):
+            assert_idempotent(app, request, database=_url(shop))
+
+
+def test_a_service_in_the_same_process_may_have_its_own_onefold(shop: Shop, tmp_path: Path) -> None:
+    with Onefold(f"sqlite:///{tmp_path / 'other.db'}") as other:
+
+        def service(_environ: object, start: Callable[..., Any]) -> list[bytes]:
+            other.enqueue("other", {})
+            start("204 No Content", [])
+            return []
+
+        @shop.onefold.job
+        def posts(run: Run) -> None:
+            with httpx.Client(transport=httpx.WSGITransport(service)) as client:
+                key = {"Idempotency-Key": run.key("post")}
+                client.post("http://shop.test/", headers=key).raise_for_status()
+
+        assert_idempotent(posts)
+
+
+def test_a_thread_of_an_earlier_check_may_write(shop: Shop) -> None:
+    wanted: Queue[Callable[[], Any]] = Queue()
+    answers: Queue[Any] = Queue()
+
+    def work() -> None:
+        while True:
+            answers.put(wanted.get()())
+
+    threads: list[Thread] = []
+
+    @shop.onefold.job
+    def enqueues() -> None:
+        if not threads:
+            threads.append(Thread(target=work, daemon=True))
+            threads[0].start()
+        wanted.put(lambda: shop.onefold.enqueue("next", {}, unique_key="7", unique_while="exists"))
+        answers.get(timeout=30)
+        effect("done", key="7")
+
+    for _ in range(2):
+        assert_idempotent(enqueues)

@@ -1,6 +1,7 @@
 """Outgoing requests of every HTTP client: doubled ones are found, keys are recognized."""
 
 import asyncio
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import requests
 
 from onefold import Run
 from onefold.testing import NotIdempotent, aassert_idempotent, assert_idempotent
+from tests.fixtures.proof import proved
 from tests.testing.zoo import Shop
 
 Send: TypeAlias = Callable[[str, str, dict[str, str]], Any]
@@ -21,11 +23,14 @@ BODY = b"five"
 KILLED = "Killed here, and delivered again"
 LOST = "The answer to this call was lost, and the work delivered again"
 
+# To load the certificates takes longer than all requests of a check.
+CONTEXT = ssl.create_default_context()
+
 pytestmark = pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
 
 
 def with_httpx(method: str, url: str, headers: dict[str, str]) -> None:
-    httpx.request(method, url, content=BODY, headers=headers)
+    httpx.request(method, url, content=BODY, headers=headers, verify=CONTEXT)
 
 
 def with_requests(method: str, url: str, headers: dict[str, str]) -> None:
@@ -38,7 +43,7 @@ def with_urllib(method: str, url: str, headers: dict[str, str]) -> None:
 
 
 async def with_async_httpx(method: str, url: str, headers: dict[str, str]) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=CONTEXT) as client:
         await client.request(method, url, content=BODY, headers=headers)
 
 
@@ -75,7 +80,7 @@ def _is_found(error: NotIdempotent) -> None:
         assert (point.kind, point.when) == ("call", "after")
 
 
-@pytest.mark.parametrize("name", SYNC)
+@pytest.mark.parametrize("name", ["httpx", *proved("requests", "urllib")])
 def test_a_request_without_a_key_is_found(shop: Shop, name: str) -> None:
     send, lost = SYNC[name]
     raised: list[type[BaseException]] = []
@@ -95,7 +100,7 @@ def test_a_request_without_a_key_is_found(shop: Shop, name: str) -> None:
     assert raised == [lost]
 
 
-@pytest.mark.parametrize("name", SYNC)
+@pytest.mark.parametrize("name", ["httpx", *proved("requests", "urllib")])
 def test_a_request_with_a_key_is_not_accused(shop: Shop, name: str) -> None:
     send, _ = SYNC[name]
 
@@ -109,7 +114,7 @@ def test_a_request_with_a_key_is_not_accused(shop: Shop, name: str) -> None:
     assert assert_idempotent(good).crash_points == 3
 
 
-@pytest.mark.parametrize("name", ASYNC)
+@pytest.mark.parametrize("name", [*proved("httpx"), "aiohttp"])
 def test_an_async_request_without_a_key_is_found(shop: Shop, name: str) -> None:
     send, lost = ASYNC[name]
     raised: list[type[BaseException]] = []
@@ -129,7 +134,7 @@ def test_an_async_request_without_a_key_is_found(shop: Shop, name: str) -> None:
     assert raised == [lost]
 
 
-@pytest.mark.parametrize("name", ASYNC)
+@pytest.mark.parametrize("name", [*proved("httpx"), "aiohttp"])
 def test_an_async_request_with_a_key_is_not_accused(shop: Shop, name: str) -> None:
     send, _ = ASYNC[name]
 
@@ -148,7 +153,7 @@ async def _acheck(job: Any) -> None:
 
 def test_requests_in_tasks_of_their_own_are_seen(shop: Shop) -> None:
     async def both(headers: Callable[[int], dict[str, str]]) -> None:
-        async with httpx.AsyncClient() as client, asyncio.TaskGroup() as group:
+        async with httpx.AsyncClient(verify=CONTEXT) as client, asyncio.TaskGroup() as group:
             for number in range(2):
                 url = f"{shop.bank}/charges/{number}"
                 group.create_task(client.post(url, content=BODY, headers=headers(number)))

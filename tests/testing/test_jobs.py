@@ -1,12 +1,9 @@
 """`JobRunner` and its functions: a test runs jobs, waits for one, looks, and empties the tables."""
 
 import asyncio
-import importlib
 import threading
-from collections.abc import Generator
 from datetime import timedelta
 from decimal import Decimal
-from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +20,6 @@ from onefold import (
     NewJob,
     Onefold,
     Rate,
-    Retention,
     Retry,
     Run,
 )
@@ -46,7 +42,6 @@ from onefold.testing import (
 )
 from tests.fixtures.place import Place
 from tests.testing.stage import Stage
-from tests.worker import apps
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -232,15 +227,6 @@ def test_jobs_of_tenants_run_too(stage: Stage, work: Any, done: list[int]) -> No
     assert (done, job.tenant, job.state) == ([7], "alice", "completed")
 
 
-def test_jobs_that_are_kept_for_no_time_are_returned(stage: Stage) -> None:
-    @stage.onefold.job(retention=Retention(completed=timedelta(0)))
-    def vanish() -> None: ...
-
-    enqueued_id = vanish.enqueue().id
-
-    assert [job.id for job in stage.drain()] == [enqueued_id]
-
-
 def test_delayed_jobs_wait_for_the_clock(stage: Stage, work: Any, done: list[int]) -> None:
     work.using(delay=HOUR).enqueue(1)
 
@@ -314,16 +300,6 @@ def test_jobs_that_no_function_runs_are_left(
         assert caplog.text.count(f"Jobs of the kind '{kind}' are waiting") == 1
 
 
-def test_jobs_of_limited_and_ordered_queues_run(stage: Stage, work: Any, done: list[int]) -> None:
-    stage.onefold.queues.declare("narrow", limit=Limit(concurrency=1), ordered=True)
-    for number in range(4):
-        work.using(queue="narrow", group_key="one").enqueue(number)
-
-    stage.drain(concurrency=3)
-
-    assert done == [0, 1, 2, 3]
-
-
 def test_jobs_that_are_over_a_limit_are_left(stage: Stage, work: Any, done: list[int]) -> None:
     stage.onefold.queues.declare("slow", limit=Limit(rate=Rate(2, MINUTE)))
     stage.onefold.queues.declare("held")
@@ -385,37 +361,9 @@ def test_a_job_that_defers_itself_without_end_is_noticed(
         stage.run_until_idle()
 
 
-def test_a_blocking_call_in_an_event_loop_is_refused_with_a_sentence(place: Place) -> None:
-    async def play() -> None:
-        with place.open() as onefold, pytest.raises(UsageError, match="with a leading a"):
-            drain(onefold)
-
-    asyncio.run(play())
-
-
-@pytest.fixture
-def app(place: Place, monkeypatch: pytest.MonkeyPatch) -> Generator[ModuleType]:
-    """Jobs in processes of their own, on this database."""
-    monkeypatch.setenv("ONEFOLD_TEST_URL", place.url)
-    monkeypatch.setenv("ONEFOLD_TEST_SCHEMA", place.schema)
-    importlib.import_module("tests")  # the tests of the plugin put sys.modules back
-    module = importlib.reload(apps)
-    yield module
-    module.onefold.close()
-
-
-def test_a_handler_in_a_process_of_its_own_is_a_failed_job(app: ModuleType) -> None:
-    app.fail.enqueue()
-    with pytest.raises(JobFailed, match="SystemExit"):
-        drain(app.onefold)
-
-    app.kill.enqueue()
-    with pytest.raises(JobFailed, match="signal 9"):
-        drain(app.onefold)
-
-    app.pid.enqueue()
-    (job,) = drain(app.onefold)
-    assert job.state == "completed"
+async def test_a_blocking_call_in_an_event_loop_is_refused_with_a_sentence(place: Place) -> None:
+    with place.open() as onefold, pytest.raises(UsageError, match="with a leading a"):
+        drain(onefold)
 
 
 # --- run_one and run_until_idle -------------------------------------------------------------------
@@ -647,13 +595,6 @@ def test_a_payload_matches_as_it_is_stored(stage: Stage) -> None:
     refuted(stage, "email", {"at": stage.clock.now + HOUR})
 
 
-def test_the_newest_job_is_returned(stage: Stage) -> None:
-    stage.onefold.enqueue("email", 1)
-    newest = stage.onefold.enqueue("email", 2).id
-
-    assert asserted(stage, "email").id == newest
-
-
 def test_the_message_lists_the_jobs_that_are_there(stage: Stage) -> None:
     with pytest.raises(AssertionError, match=r"No job 'email' is enqueued\. There are no jobs\."):
         asserted(stage, "email")
@@ -692,12 +633,3 @@ def test_a_transaction_that_is_open_shows_its_jobs_alone(place: Place) -> None:
             with pytest.raises(AssertionError, match="There are 1"):
                 assert_enqueued(onefold, "text", within=connection)
         assert_enqueued(onefold, "email", {"to": 7})
-
-
-def test_the_clock_of_a_test_is_the_time_of_its_jobs(stage: Stage, work: Any) -> None:
-    work.enqueue(1)
-
-    (job,) = stage.drain()
-
-    assert isinstance(stage.clock, Clock)
-    assert job.created_at == stage.clock.now

@@ -1,9 +1,7 @@
 """`Onefold.override` points an application at another database, with all that belongs to it."""
 
-import asyncio
 import importlib
 import sqlite3
-import threading
 import warnings
 from collections.abc import Generator
 from contextlib import closing
@@ -12,18 +10,14 @@ from typing import Any
 
 import fastapi
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from onefold import InvalidInput, Onefold, Run
 from onefold.errors import DatabaseUnavailable, UsageError, WrongConnection
-from onefold.testing import Clock, adrain, aenqueued, assert_enqueued, drain, enqueued
+from onefold.testing import adrain, aenqueued, assert_enqueued, drain, enqueued
 from onefold.testing.plugin import new_database
-from onefold.web import starlette
 from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.place import Place
+from tests.fixtures.proof import proved
 
 
 @pytest.fixture
@@ -39,7 +33,7 @@ def onefold(first: Path) -> Generator[Onefold]:
     assert not first.exists()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", *proved("postgres")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     """A new database for one test."""
     if request.param == "sqlite":
@@ -112,45 +106,22 @@ def test_blocks_can_be_nested(onefold: Onefold, tmp_path: Path, url: str) -> Non
         assert [job.kind for job in enqueued(onefold)] == ["outer"]
 
 
-def test_a_block_can_be_awaited(onefold: Onefold, url: str) -> None:
+async def test_a_block_can_be_awaited(onefold: Onefold, url: str) -> None:
     done: list[int] = []
 
     @onefold.job
     async def work(number: int) -> None:
         done.append(number)
 
-    async def play() -> None:
-        async with onefold.override(url):
-            await onefold.amigrate()
-            await work.aenqueue(7)
-            await adrain(onefold)
+    async with onefold.override(url):
+        await onefold.amigrate()
+        await work.aenqueue(7)
+        await adrain(onefold)
+        assert len(await aenqueued(onefold)) == 1
+        with onefold.override(url):
             assert len(await aenqueued(onefold)) == 1
-            with onefold.override(url):
-                assert len(await aenqueued(onefold)) == 1
-        assert "production" in repr(onefold)
-
-    asyncio.run(play())
+    assert "production" in repr(onefold)
     assert done == [7]
-
-
-def test_it_applies_to_other_threads(onefold: Onefold, url: str) -> None:
-    with onefold.override(url):
-        onefold.migrate()
-        thread = threading.Thread(target=lambda: onefold.enqueue("email"))
-        thread.start()
-        thread.join()
-
-        assert_enqueued(onefold, "email")
-
-
-def test_it_may_have_a_clock(onefold: Onefold, url: str) -> None:
-    clock = Clock()
-
-    with onefold.override(url, clock=clock):
-        onefold.migrate()
-        onefold.enqueue("email")
-
-        assert assert_enqueued(onefold, "email").created_at == clock.now
 
 
 def test_a_connection_to_the_first_database_is_refused_inside(
@@ -258,22 +229,3 @@ def test_an_app_of_fastapi_that_was_made_before(onefold: Onefold, url: str) -> N
             assert_enqueued(onefold, "receipt", {"user": "bob"})
 
     assert sorted(done) == ["alice", "bob", "bob"]
-
-
-def test_an_app_of_starlette_that_was_made_before(onefold: Onefold, url: str) -> None:
-    idempotency = starlette.Idempotency(onefold)
-
-    @idempotency(principal=lambda _: "alice", transaction=onefold)
-    async def pay(request: Request) -> JSONResponse:
-        once = starlette.once_of(request)
-        await once.within().aenqueue("receipt")
-        return JSONResponse({"paid": True}, 201)
-
-    app = Starlette(routes=[Route("/payments", pay, methods=["POST"])])
-    idempotency.install(app)
-    with client_of(app) as client, onefold.override(url):
-        onefold.migrate()
-        answers = [client.post("/payments", headers={"Idempotency-Key": "k-1"}) for _ in range(2)]
-
-        assert [answer.status_code for answer in answers] == [201, 201]
-        assert len(enqueued(onefold, "receipt")) == 1

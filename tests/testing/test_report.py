@@ -55,52 +55,6 @@ def test_a_doubled_effect(shop: Shop) -> None:
     assert text.endswith("  The same happens:\n    Delivered twice")
 
 
-def test_a_doubled_row(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        with shop.connect() as tx:
-            tx.execute("insert into payment (order_id, amount) values (1, 2)")
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-
-    first = caught.value.findings[0]
-    assert first.differences == ("+ row of payment, once too many: id='#2', order_id=1, amount=2",)
-    assert first.advice.startswith("write in run.transaction(), which completes the job")
-
-
-def test_a_changed_row(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        with shop.connect() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-
-    first = caught.value.findings[0]
-    key = "id='#1'" if shop.mark == "?" else "id=1"
-    assert first.differences == (f"~ row of account, changed: balance=90 instead of 95 ({key})",)
-    assert first.advice.startswith("the new value depends on the old one.")
-
-
-def test_a_lost_effect(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        with shop.connect() as tx:
-            sql = "update purchase set status = 'sent' where id = 7 and status = 'new'"
-            is_new = tx.execute(sql).rowcount
-        if is_new:
-            effect("mail", 7, key="7")
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-
-    lost = [each for each in caught.value.findings if each.scenario.startswith("Killed")]
-    assert all(each.differences == ("- effect, once missing: mail 7",) for each in lost)
-    assert lost[0].advice.startswith("the work was recorded before it was done.")
-
-
 def test_a_lost_row(shop: Shop) -> None:
     @shop.onefold.job
     def bad() -> None:
@@ -117,43 +71,6 @@ def test_a_lost_row(shop: Shop) -> None:
     lost = [each for each in caught.value.findings if each.scenario.startswith("Killed")]
     assert lost[0].differences[0].startswith("- row of receipt, once missing: ")
     assert lost[0].advice.startswith("commit everything that belongs together")
-
-
-def test_a_doubled_job(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        shop.onefold.enqueue("mail", {"order": 7})
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-
-    first = caught.value.findings[0]
-    assert first.differences == ('+ job, once too many: mail {"order":7}',)
-    assert first.advice.startswith("enqueue in the same transaction")
-
-
-def test_a_key_that_differs(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad(run: Run) -> None:
-        effect("charge", 7, key=str(run.attempt))
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-    assert caught.value.findings[0].advice.startswith("the key of the call differs")
-
-
-def test_a_second_run_that_fails(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        with shop.connect() as tx:
-            tx.execute("insert into receipt values (7, 'paid')")
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-
-    first = caught.value.findings[0]
-    assert first.differences[0].startswith("the work does not end: the handler raises ")
-    assert first.advice.startswith("a handler that runs again must accept that its rows exist")
 
 
 def test_one_bug_is_shown_once_with_the_other_points(shop: Shop) -> None:
@@ -173,35 +90,6 @@ def test_one_bug_is_shown_once_with_the_other_points(shop: Shop) -> None:
         "  The same happens:\n    Delivered twice\n    Killed here: after \"effect 'mail'\" at "
         in (text)
     )
-
-
-def test_two_bugs_are_both_shown(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        effect("mail", 7)
-        with shop.connect() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-    text = str(caught.value)
-    assert "+ effect, once too many: mail 7" in text
-    assert "~ row of account, changed: balance=90 instead of 95" in text
-
-
-def test_rules_for_two_deliveries_at_the_same_time(shop: Shop) -> None:
-    @shop.onefold.job
-    def bad() -> None:
-        with shop.connect() as tx:
-            (status,) = tx.execute("select status from purchase where id = 7").fetchone()
-            if status == "new":
-                tx.execute("update purchase set status = 'paid' where id = 7")
-                tx.execute("update account set balance = balance - 5 where id = 1")
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-    assert {each.scenario.split(",")[0] for each in caught.value.findings} == {"Frozen here"}
-    assert caught.value.findings[0].advice.startswith("two deliveries have read the same old state")
 
 
 def test_a_passing_check_says_what_it_has_tried(shop: Shop) -> None:

@@ -30,6 +30,42 @@ class Shop(msgspec.Struct):
     def sql(self, text: str) -> str:
         return text.replace("?", self.mark)
 
+    def pay(self, tx: Any, order_id: int) -> None:
+        tx.execute(self.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,))
+
+    def add_receipt(self, tx: Any, order_id: int, text: str = "paid") -> None:
+        """Fails the second time."""
+        tx.execute(self.sql("insert into receipt values (?, ?)"), (order_id, text))
+
+    def keep_receipt(self, tx: Any, order_id: int) -> Any:
+        insert = "insert into receipt values (?, 'paid') on conflict do nothing"
+        return tx.execute(self.sql(insert), (order_id,))
+
+    def has_receipt(self, tx: Any, order_id: int) -> bool:
+        found = tx.execute(self.sql("select 1 from receipt where order_id = ?"), (order_id,))
+        return found.fetchone() is not None
+
+    def debit(self, tx: Any, account: int) -> None:
+        change = "update account set balance = balance - 5 where id = ?"
+        tx.execute(self.sql(change), (account,))
+
+    def read_and_debit(self, tx: Any) -> None:
+        (balance,) = tx.execute("select balance from account where id = 1").fetchone()
+        tx.execute(self.sql("update account set balance = ? where id = 1"), (balance - 5,))
+
+    def status(self, tx: Any, order_id: int) -> str:
+        row = tx.execute(self.sql("select status from purchase where id = ?"), (order_id,))
+        return str(row.fetchone()[0])
+
+    def promote(self, tx: Any, order_id: int, status: str) -> Any:
+        change = "update purchase set status = ? where id = ? and status = 'new'"
+        return tx.execute(self.sql(change), (status, order_id))
+
+    def post(self, path: str, order_id: int, key: str | None = None) -> None:
+        headers = {"idempotency-key": key} if key else {}
+        request = urllib.request.Request(f"{self.bank}/{path}", b"%d" % order_id, headers)
+        urllib.request.urlopen(request).close()
+
 
 TABLES = (
     "create table account (id integer primary key, balance integer not null)",
@@ -44,85 +80,70 @@ TABLES = (
 ZOO: dict[str, Callable[[Shop], Pair]] = {}
 
 
-def animal(make: Callable[[Shop], Pair]) -> Callable[[Shop], Pair]:
-    ZOO[make.__name__] = make
-    return make
+def animal(make: Callable[[Shop], Pair]) -> None:
+    """Its two handlers are jobs of the shop, unless they are declared already."""
+
+    def declared(shop: Shop) -> Pair:
+        bad, good = make(shop)
+        return (
+            shop.onefold.job(bad),
+            good if hasattr(good, "enqueue") else shop.onefold.job(good),
+        )
+
+    ZOO[make.__name__] = declared
 
 
 @animal
 def check_then_act(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
             found = tx.execute(shop.sql("select 1 from payment where order_id = ?"), (order_id,))
             if found.fetchone() is None:
-                tx.execute(
-                    shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-                )
+                shop.pay(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(
-                shop.sql("insert into receipt values (?, 'paid') on conflict do nothing"),
-                (order_id,),
-            )
+            shop.keep_receipt(tx, order_id)
 
     return bad, good
 
 
 @animal
 def effect_before_record(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         effect("charge", order_id)
         with run.transaction() as tx:
-            tx.execute(
-                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-            )
+            shop.pay(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         effect("charge", order_id, key=run.key("charge"))
         with run.transaction() as tx:
-            tx.execute(
-                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-            )
+            shop.pay(tx, order_id)
 
     return bad, good
 
 
 @animal
 def record_before_effect(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
-            stored = tx.execute(
-                shop.sql("insert into receipt values (?, 'sent') on conflict do nothing"),
-                (order_id,),
-            )
+            stored = shop.keep_receipt(tx, order_id)
         if stored.rowcount:
             effect("mail", order_id, key=f"mail:{order_id}")
 
-    @shop.onefold.job
     def good(order_id: int) -> None:
         effect("mail", order_id, key=f"mail:{order_id}")
         with shop.connect() as tx:
-            tx.execute(
-                shop.sql("insert into receipt values (?, 'sent') on conflict do nothing"),
-                (order_id,),
-            )
+            shop.keep_receipt(tx, order_id)
 
     return bad, good
 
 
 @animal
 def key_per_attempt(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         effect("charge", order_id, key=f"{order_id}:{run.attempt}")
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         effect("charge", order_id, key=run.key("charge"))
 
@@ -130,25 +151,10 @@ def key_per_attempt(shop: Shop) -> Pair:
 
 
 @animal
-def random_key(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad(order_id: int) -> None:
-        effect("charge", order_id, key=str(uuid4()))
-
-    @shop.onefold.job
-    def good(order_id: int, run: Run) -> None:
-        effect("charge", order_id, key=str(run.uuid()))
-
-    return bad, good
-
-
-@animal
 def time_in_key(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         effect("charge", order_id, key=f"{order_id}:{time.time_ns()}")
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         effect("charge", order_id, key=f"{order_id}:{run.now().date()}")
 
@@ -157,39 +163,36 @@ def time_in_key(shop: Shop) -> Pair:
 
 @animal
 def swallowed_conflict(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         try:
             with shop.connect() as tx:
-                tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+                shop.add_receipt(tx, order_id)
         except Exception as error:
             if not is_unique_violation(error):
                 raise
         with shop.connect() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.debit(tx, 1)
 
     @shop.onefold.job(done_on=(is_unique_violation,))
     def good(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.add_receipt(tx, order_id)
+            shop.debit(tx, 1)
 
     return bad, good
 
 
 @animal
 def two_transactions(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad() -> None:
         with shop.connect() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.debit(tx, 1)
         with shop.connect() as tx:
             tx.execute("update account set balance = balance + 5 where id = 2")
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.debit(tx, 1)
             tx.execute("update account set balance = balance + 5 where id = 2")
 
     return bad, good
@@ -197,57 +200,43 @@ def two_transactions(shop: Shop) -> Pair:
 
 @animal
 def commit_inside(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(
-                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-            )
+            shop.pay(tx, order_id)
             tx.commit()
-            tx.execute(
-                shop.sql("insert into receipt values (?, 'paid') on conflict do nothing"),
-                (order_id,),
-            )
+            shop.keep_receipt(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute(
-                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-            )
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.pay(tx, order_id)
+            shop.add_receipt(tx, order_id)
 
     return bad, good
 
 
 @animal
 def read_modify_write(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad() -> None:
         with shop.connect() as tx:
-            (balance,) = tx.execute("select balance from account where id = 1").fetchone()
-            tx.execute(shop.sql("update account set balance = ? where id = 1"), (balance - 5,))
+            shop.read_and_debit(tx)
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.debit(tx, 1)
 
     return bad, good
 
 
 @animal
 def mail_inside_transaction(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.add_receipt(tx, order_id)
             effect("mail", order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.add_receipt(tx, order_id)
             run.within().enqueue("mail", {"order": order_id})
 
     return bad, good
@@ -257,12 +246,10 @@ def mail_inside_transaction(shop: Shop) -> Pair:
 def once_per_delivery(shop: Shop) -> Pair:
     """The scope of a key is a delivery, and should be the order."""
 
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         with shop.onefold.once("mail", f"{order_id}:{run.fence}", takeover="rerun"):
             effect("mail", order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with shop.onefold.once("mail", str(order_id), takeover="rerun"):
             effect("mail", order_id, key=run.key("mail"))
@@ -274,106 +261,79 @@ def once_per_delivery(shop: Shop) -> Pair:
 def late_writer(shop: Shop) -> Pair:
     """A delivery that lost its lease writes after its successor."""
 
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
-            found = tx.execute(shop.sql("select 1 from receipt where order_id = ?"), (order_id,))
-            is_new = found.fetchone() is None
+            is_new = not shop.has_receipt(tx, order_id)
         if is_new:
             with shop.connect() as tx:
-                tx.execute("update account set balance = balance - 5 where id = 1")
-                tx.execute(
-                    shop.sql("insert into receipt values (?, 'paid') on conflict do nothing"),
-                    (order_id,),
-                )
+                shop.debit(tx, 1)
+                shop.keep_receipt(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with shop.connect() as tx:
-            found = tx.execute(shop.sql("select 1 from receipt where order_id = ?"), (order_id,))
-            is_new = found.fetchone() is None
+            is_new = not shop.has_receipt(tx, order_id)
         if is_new:
             with run.transaction() as tx:
-                tx.execute("update account set balance = balance - 5 where id = 1")
-                tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+                shop.debit(tx, 1)
+                shop.add_receipt(tx, order_id)
 
     return bad, good
 
 
-def _post(url: str, body: bytes, **headers: str) -> None:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(url, body, named)
-    urllib.request.urlopen(request).close()
-
-
 @animal
 def answer_lost(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
-        _post(f"{shop.bank}/charges", b"%d" % order_id)
+        shop.post("charges", order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
-        _post(f"{shop.bank}/charges", b"%d" % order_id, idempotency_key=run.key("charge"))
+        shop.post("charges", order_id, run.key("charge"))
 
     return bad, good
 
 
 @animal
 def answer_lost_taken_for_failure(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         try:
-            _post(f"{shop.bank}/charges", b"%d" % order_id, idempotency_key=run.key("charge"))
+            shop.post("charges", order_id, run.key("charge"))
             status = "paid"
         except OSError:
             status = "failed"
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, ?)"), (order_id, status))
+            shop.add_receipt(tx, order_id, status)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
-        _post(f"{shop.bank}/charges", b"%d" % order_id, idempotency_key=run.key("charge"))
+        shop.post("charges", order_id, run.key("charge"))
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.add_receipt(tx, order_id)
 
     return bad, good
 
 
 @animal
 def compensation_after_lost_answer(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         try:
-            _post(f"{shop.bank}/charges", b"%d" % order_id, idempotency_key=run.key("charge"))
+            shop.post("charges", order_id, run.key("charge"))
         except OSError:
-            _post(f"{shop.bank}/refunds", b"%d" % order_id, idempotency_key=run.key("refund"))
+            shop.post("refunds", order_id, run.key("refund"))
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
-        run.step(
-            "charge",
-            _post,
-            f"{shop.bank}/charges",
-            b"%d" % order_id,
-            idempotency_key=run.key("charge"),
-        )
+        run.step("charge", shop.post, "charges", order_id, run.key("charge"))
 
     return bad, good
 
 
 @animal
 def enqueue_apart(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         shop.onefold.enqueue("mail", {"order": order_id})
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.add_receipt(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.add_receipt(tx, order_id)
             run.within().enqueue("mail", {"order": order_id})
 
     return bad, good
@@ -381,11 +341,9 @@ def enqueue_apart(shop: Shop) -> Pair:
 
 @animal
 def enqueue_without_publish_key(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         shop.onefold.enqueue("mail", {"order": order_id})
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         shop.onefold.enqueue("mail", {"order": order_id}, idempotency_key=run.key("mail"))
 
@@ -393,32 +351,13 @@ def enqueue_without_publish_key(shop: Shop) -> Pair:
 
 
 @animal
-def appended_text(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad(order_id: int) -> None:
-        with shop.connect() as tx:
-            tx.execute(
-                shop.sql("update purchase set log = log || 'paid;' where id = ?"), (order_id,)
-            )
-
-    @shop.onefold.job
-    def good(order_id: int) -> None:
-        with shop.connect() as tx:
-            tx.execute(shop.sql("update purchase set log = 'paid;' where id = ?"), (order_id,))
-
-    return bad, good
-
-
-@animal
 def next_number(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad() -> None:
         with shop.connect() as tx:
             tx.execute(
                 "insert into receipt select coalesce(max(order_id), 0) + 1, 'invoice' from receipt"
             )
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         with run.transaction() as tx:
             tx.execute(
@@ -435,12 +374,10 @@ def counting_upsert(shop: Shop) -> Pair:
         " count = visit.count + 1"
     )
 
-    @shop.onefold.job
     def bad() -> None:
         with shop.connect() as tx:
             tx.execute(upsert)
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         with run.transaction() as tx:
             tx.execute(upsert)
@@ -449,66 +386,11 @@ def counting_upsert(shop: Shop) -> Pair:
 
 
 @animal
-def status_after_effect(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad(order_id: int) -> None:
-        with shop.connect() as tx:
-            row = tx.execute(shop.sql("select status from purchase where id = ?"), (order_id,))
-            (status,) = row.fetchone()
-        if status == "new":
-            effect("ship", order_id)
-            with shop.connect() as tx:
-                tx.execute(
-                    shop.sql("update purchase set status = 'shipped' where id = ?"), (order_id,)
-                )
-
-    @shop.onefold.job
-    def good(order_id: int) -> None:
-        with shop.connect() as tx:
-            row = tx.execute(shop.sql("select status from purchase where id = ?"), (order_id,))
-            (status,) = row.fetchone()
-        if status == "new":
-            effect("ship", order_id, key=f"ship:{order_id}")
-            with shop.connect() as tx:
-                tx.execute(
-                    shop.sql("update purchase set status = 'shipped' where id = ?"), (order_id,)
-                )
-
-    return bad, good
-
-
-@animal
-def status_before_effect(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad(order_id: int) -> None:
-        with shop.connect() as tx:
-            changed = tx.execute(
-                shop.sql("update purchase set status = 'shipped' where id = ? and status = 'new'"),
-                (order_id,),
-            )
-        if changed.rowcount:
-            effect("ship", order_id, key=f"ship:{order_id}")
-
-    @shop.onefold.job
-    def good(order_id: int) -> None:
-        effect("ship", order_id, key=f"ship:{order_id}")
-        with shop.connect() as tx:
-            tx.execute(
-                shop.sql("update purchase set status = 'shipped' where id = ? and status = 'new'"),
-                (order_id,),
-            )
-
-    return bad, good
-
-
-@animal
 def loop_of_mails(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad() -> None:
         for user in range(3):
             effect("mail", user)
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         for user in range(3):
             effect("mail", user, key=run.key(f"mail-{user}"))
@@ -517,29 +399,10 @@ def loop_of_mails(shop: Shop) -> Pair:
 
 
 @animal
-def same_key_for_all(shop: Shop) -> Pair:
-    """One key for three mails: the receiver drops two of them, in a clean run already."""
-
-    @shop.onefold.job
-    def bad(run: Run) -> None:
-        for user in range(3):
-            effect("mail", user, key=f"{run.key('mail')}:{run.attempt}:{user}")
-
-    @shop.onefold.job
-    def good(run: Run) -> None:
-        for user in range(3):
-            effect("mail", user, key=f"{run.key('mail')}:{user}")
-
-    return bad, good
-
-
-@animal
 def step_named_by_attempt(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         run.step(f"charge-{run.attempt}", effect, "charge", order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         run.step("charge", effect, "charge", order_id, key=run.key("charge"))
 
@@ -548,12 +411,10 @@ def step_named_by_attempt(shop: Shop) -> Pair:
 
 @animal
 def lock_instead_of_key(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.onefold.lock(f"order:{order_id}"):
             effect("charge", order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with shop.onefold.lock(f"order:{order_id}"):
             effect("charge", order_id, key=run.key("charge"))
@@ -563,67 +424,51 @@ def lock_instead_of_key(shop: Shop) -> Pair:
 
 @animal
 def insert_that_fails_the_second_time(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
+            shop.add_receipt(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(
-                shop.sql("insert into receipt values (?, 'paid') on conflict do nothing"),
-                (order_id,),
-            )
+            shop.keep_receipt(tx, order_id)
 
     return bad, good
 
 
 @animal
 def already_done_is_an_error(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
-            changed = tx.execute(
-                shop.sql("update purchase set status = 'paid' where id = ? and status = 'new'"),
-                (order_id,),
-            )
+            changed = shop.promote(tx, order_id, "paid")
             if not changed.rowcount:
                 raise ValueError("the order is not new")
 
-    @shop.onefold.job
     def good(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(
-                shop.sql("update purchase set status = 'paid' where id = ? and status = 'new'"),
-                (order_id,),
-            )
+            shop.promote(tx, order_id, "paid")
 
     return bad, good
 
 
 @animal
 def deferred_after_the_work(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(run: Run) -> None:
         with shop.connect() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.debit(tx, 1)
         if run.attempt == 1:
             from datetime import timedelta
 
             raise Defer(timedelta(seconds=1))
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         with run.transaction() as tx:
-            tx.execute("update account set balance = balance - 5 where id = 1")
+            shop.debit(tx, 1)
 
     return bad, good
 
 
 @animal
 def two_effects_in_one_step(shop: Shop) -> Pair:
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         def both() -> None:
             effect("charge", order_id, key=run.key("charge"))
@@ -631,7 +476,6 @@ def two_effects_in_one_step(shop: Shop) -> Pair:
 
         run.step("both", both)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         run.step("charge", effect, "charge", order_id, key=run.key("charge"))
         run.step("mail", effect, "mail", order_id, key=run.key("mail"))
@@ -646,15 +490,13 @@ def own_retry_with_new_keys(shop: Shop) -> Pair:
     def charge(order_id: int, key_of: Callable[[int], str]) -> None:
         for number in range(3):
             with suppress(ConnectionError):
-                _post(f"{shop.bank}/charges", b"%d" % order_id, idempotency_key=key_of(number))
+                shop.post("charges", order_id, key_of(number))
                 return
         raise RuntimeError("the bank does not answer")
 
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         charge(order_id, lambda number: f"{run.key('charge')}-{number}")
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         charge(order_id, lambda _: run.key("charge"))
 
@@ -662,42 +504,22 @@ def own_retry_with_new_keys(shop: Shop) -> Pair:
 
 
 @animal
-def error_swallowed_after_lost_answer(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad(order_id: int, run: Run) -> None:
-        with suppress(OSError):
-            _post(f"{shop.bank}/ship", b"%d" % order_id)
-        with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'sent')"), (order_id,))
-
-    @shop.onefold.job
-    def good(order_id: int, run: Run) -> None:
-        _post(f"{shop.bank}/ship", b"%d" % order_id, idempotency_key=run.key("ship"))
-        with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'sent')"), (order_id,))
-
-    return bad, good
-
-
-@animal
 def saga_with_one_key(shop: Shop) -> Pair:
     def call(path: str, key: str | None) -> str:
-        _post(f"{shop.bank}/{path}", b"7", **({"idempotency_key": key} if key else {}))
+        shop.post(path, 7, key)
         return path
 
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         run.step("reserve", call, "reserve", run.key("reserve"))
         charged = run.step("charge", call, "charge", None)
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, ?)"), (order_id, charged))
+            shop.add_receipt(tx, order_id, charged)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         run.step("reserve", call, "reserve", run.key("reserve"))
         charged = run.step("charge", call, "charge", run.key("charge"))
         with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, ?)"), (order_id, charged))
+            shop.add_receipt(tx, order_id, charged)
 
     return bad, good
 
@@ -706,12 +528,10 @@ def saga_with_one_key(shop: Shop) -> Pair:
 def outbox_with_random_ids(shop: Shop) -> Pair:
     insert = "insert into visit values (?, 1) on conflict do nothing"
 
-    @shop.onefold.job
     def bad() -> None:
         with shop.connect() as tx:
             tx.execute(shop.sql(insert), (str(uuid4()),))
 
-    @shop.onefold.job
     def good(run: Run) -> None:
         with shop.connect() as tx:
             tx.execute(shop.sql(insert), (run.key("outbox"),))
@@ -723,41 +543,16 @@ def outbox_with_random_ids(shop: Shop) -> Pair:
 def delete_then_insert_in_two_commits(shop: Shop) -> Pair:
     """Between the two, another delivery inserts its own row."""
 
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
             tx.execute(shop.sql("delete from payment where order_id = ?"), (order_id,))
             tx.commit()
-            tx.execute(
-                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-            )
+            shop.pay(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with run.transaction() as tx:
             tx.execute(shop.sql("delete from payment where order_id = ?"), (order_id,))
-            tx.execute(
-                shop.sql("insert into payment (order_id, amount) values (?, 5)"), (order_id,)
-            )
-
-    return bad, good
-
-
-@animal
-def lock_around_a_counter(shop: Shop) -> Pair:
-    """A lock keeps others out, and does not remember what was done."""
-
-    @shop.onefold.job
-    def bad(run: Run) -> None:
-        with run.lock("account:1"), shop.connect() as tx:
-            (balance,) = tx.execute("select balance from account where id = 1").fetchone()
-            tx.execute(shop.sql("update account set balance = ? where id = 1"), (balance - 5,))
-
-    @shop.onefold.job
-    def good(run: Run) -> None:
-        with run.lock("account:1"), run.transaction() as tx:
-            (balance,) = tx.execute("select balance from account where id = 1").fetchone()
-            tx.execute(shop.sql("update account set balance = ? where id = 1"), (balance - 5,))
+            shop.pay(tx, order_id)
 
     return bad, good
 
@@ -766,55 +561,14 @@ def lock_around_a_counter(shop: Shop) -> Pair:
 def claim_before_the_work(shop: Shop) -> Pair:
     """`run.once` guards an empty block, and the effect comes after it."""
 
-    @shop.onefold.job
     def bad(order_id: int, run: Run) -> None:
         with run.once(f"mail-{order_id}"):
             pass
         effect("mail", order_id)
 
-    @shop.onefold.job
     def good(order_id: int, run: Run) -> None:
         with run.once(f"mail-{order_id}", takeover="rerun"):
             effect("mail", order_id, key=run.key("mail"))
-
-    return bad, good
-
-
-@animal
-def enqueue_after_the_transaction(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad(order_id: int, run: Run) -> None:
-        with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
-        shop.onefold.enqueue("mail", {"order": order_id})
-
-    @shop.onefold.job
-    def good(order_id: int, run: Run) -> None:
-        shop.onefold.enqueue("mail", {"order": order_id}, unique_key=f"mail:{order_id}")
-        with run.transaction() as tx:
-            tx.execute(shop.sql("insert into receipt values (?, 'paid')"), (order_id,))
-
-    return bad, good
-
-
-@animal
-def loop_with_a_commit_for_each_row(shop: Shop) -> Pair:
-    @shop.onefold.job
-    def bad() -> None:
-        with shop.connect() as tx:
-            for number in (1, 2):
-                tx.execute(
-                    shop.sql("update account set balance = balance - 5 where id = ?"), (number,)
-                )
-                tx.commit()
-
-    @shop.onefold.job
-    def good(run: Run) -> None:
-        with run.transaction() as tx:
-            for number in (1, 2):
-                tx.execute(
-                    shop.sql("update account set balance = balance - 5 where id = ?"), (number,)
-                )
 
     return bad, good
 
@@ -835,13 +589,11 @@ def savepoint_that_hides_the_conflict(shop: Shop) -> Pair:
                 raise
             tx.execute("rollback to savepoint paid")
 
-    @shop.onefold.job
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
             tx.execute(change)
             attempt(tx, order_id)
 
-    @shop.onefold.job
     def good(order_id: int) -> None:
         with shop.connect() as tx:
             if shop.mark == "?":
@@ -857,11 +609,9 @@ def tasks_without_keys(shop: Shop) -> Pair:
         await asyncio.sleep(0)
         effect("mail", number, key=key)
 
-    @shop.onefold.job
     async def bad() -> None:
         await asyncio.gather(*(send(number, None) for number in range(3)))
 
-    @shop.onefold.job
     async def good(run: Run) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number in range(3):

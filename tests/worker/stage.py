@@ -7,15 +7,19 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from onefold import Onefold
+from onefold import Job, Onefold
 from onefold.worker.worker import Worker
+from tests.fixtures.patience import HANG, LOCK
 from tests.fixtures.place import Place
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+PATIENCE = HANG
 QUICK = timedelta(milliseconds=400)
 """A lease for tests that let one end."""
+BEAT = timedelta(milliseconds=100)
+HELD: Any = {"lease": LOCK, "heartbeat": BEAT}
+"""Leases that no pause of the machine ends, and that are extended all the time."""
 
 
 @contextmanager
@@ -40,7 +44,7 @@ def perform(play: Callable[[], Coroutine[Any, Any, T]], onefold: Onefold) -> T:
 async def working(onefold: Onefold, **options: Any) -> AsyncGenerator[Worker]:
     """A worker that looks often: a test waits for it, and not it for the test."""
     options.setdefault("poll", timedelta(milliseconds=200))
-    options.setdefault("grace", timedelta(seconds=5))
+    options.setdefault("grace", LOCK)
     async with onefold.worker(**options) as worker:
         yield worker
 
@@ -57,6 +61,24 @@ async def until(condition: Callable[[], Any], *, patience: float = PATIENCE) -> 
         if time.monotonic() > deadline:
             raise TimeoutError("what the test waited for did not happen")
         await asyncio.sleep(0.01)
+
+
+def spin() -> None:
+    """Do not wait for anything, until interrupted.
+
+    A handler calls it inside of its `try`: since Python 3.12, an exception that arrives at the end
+    of a `while` loop passes by the `except` and `finally` around that loop in the same function.
+    """
+    deadline = time.monotonic() + HANG
+    while time.monotonic() < deadline:
+        pass
+
+
+async def get_job(onefold: Onefold, job_id: str) -> Job:
+    """A job that must be there."""
+    job = await onefold.aget(job_id)
+    assert job is not None
+    return job
 
 
 async def ended(onefold: Onefold, *ids: str) -> None:

@@ -12,7 +12,7 @@ from onefold.operations.maintenance import Look
 from onefold.testing.clock import Clock
 from onefold.worker import chores
 from tests.fixtures.place import Place
-from tests.worker.stage import opened, perform, until, working
+from tests.worker.stage import until, working
 
 DAY = timedelta(days=1)
 BRIEF = Retention(cancelled=timedelta(milliseconds=1))
@@ -98,24 +98,21 @@ def test_a_look_names_a_chore_until_it_is_done(
         assert chore not in look(onefold).chores
 
 
-def test_a_worker_does_the_chores_that_are_due_and_claims_no_other(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+async def test_a_worker_does_the_chores_that_are_due_and_claims_no_other(
+    onefold: Onefold, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chores, "LOOK", timedelta(milliseconds=20))
     monkeypatch.setattr(chores, "MINUTE", timedelta(milliseconds=20))
-    with opened(place) as onefold:
+    monkeypatch.setattr(chores, "SAMPLE", DAY)  # it is claimed whenever its time has come
 
-        def counts() -> list[int]:
-            tables = ("duplicate", "duplicate_tally", "job")
-            return [place.rows(f"select count(*) from {{{table}}}")[0][0] for table in tables]
+    def counts() -> list[int]:
+        tables = ("duplicate", "duplicate_tally", "job")
+        return [place.rows(f"select count(*) from {{{table}}}")[0][0] for table in tables]
 
-        async def play() -> None:
-            suppressed(onefold, Clock())
-            async with working(onefold, queues=["other"]):
-                await until(lambda: counts() == [0, 1, 1])
-                ended(onefold, Clock())
-                await until(lambda: counts() == [0, 1, 1])
-
-        perform(play, onefold)
-        claimed = place.rows("select key from {claim} where surface = 'chore' order by key")
-        assert claimed == [("fold",), ("prune",)]
+    suppressed(onefold, Clock())
+    async with working(onefold, queues=["other"]):
+        await until(lambda: counts() == [0, 1, 1])
+        ended(onefold, Clock())
+        await until(lambda: counts() == [0, 1, 1])
+    claimed = place.rows("select key from {claim} where surface = 'chore' order by key")
+    assert claimed == [("fold",), ("prune",)]

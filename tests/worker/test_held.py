@@ -4,8 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from onefold import Onefold
-from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, until, working
+from tests.worker.stage import ended, until, working
 
 OVER = timedelta(0)
 
@@ -14,37 +13,28 @@ def _is_held(onefold: Onefold) -> bool:
     return any(queue.held_until is not None for queue in onefold.queues.find())
 
 
-def test_a_job_that_goes_well_opens_a_queue_whose_hold_is_over(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_a_job_that_goes_well_opens_a_queue_whose_hold_is_over(onefold: Onefold) -> None:
+    @onefold.job
+    async def work() -> None: ...
 
-        @onefold.job
-        async def work() -> None: ...
-
-        async def play() -> None:
-            onefold.queues.hold("default", after=OVER, why="deferred")
-            ids = [(await work.aenqueue()).id for _ in range(3)]
-            async with working(onefold):
-                await ended(onefold, *ids)
-                await until(lambda: not _is_held(onefold))
-
-        perform(play, onefold)
+    onefold.queues.hold("default", after=OVER, why="deferred")
+    ids = [(await work.aenqueue()).id for _ in range(3)]
+    async with working(onefold):
+        await ended(onefold, *ids)
+        await until(lambda: not _is_held(onefold))
 
 
-def test_a_job_that_fails_does_not(place: Place) -> None:
-    with opened(place) as onefold:
-        tried = asyncio.Event()
+async def test_a_job_that_fails_does_not(onefold: Onefold) -> None:
+    tried = asyncio.Event()
 
-        @onefold.job(max_attempts=1)
-        async def fail() -> None:
-            tried.set()
-            raise ValueError("no")
+    @onefold.job(max_attempts=1)
+    async def fail() -> None:
+        tried.set()
+        raise ValueError("no")
 
-        async def play() -> None:
-            onefold.queues.hold("default", after=OVER, why="deferred")
-            failed = await fail.aenqueue()
-            async with working(onefold):
-                await ended(onefold, failed.id)
-            assert tried.is_set()
-            assert _is_held(onefold)
-
-        perform(play, onefold)
+    onefold.queues.hold("default", after=OVER, why="deferred")
+    failed = await fail.aenqueue()
+    async with working(onefold):
+        await ended(onefold, failed.id)
+    assert tried.is_set()
+    assert _is_held(onefold)

@@ -9,354 +9,310 @@ import pytest
 
 from onefold import Delivery, Fixed, Job, LeaseLost, Onefold, Run
 from onefold.events import Event, JobEnded, LeasesExpired, WriteFenced
+from tests.fixtures.patience import HANG, LOCK
 from tests.fixtures.place import Place
-from tests.worker.stage import QUICK, ended, opened, perform, until, working
+from tests.worker.stage import BEAT, HELD, ended, get_job, perform, spin, until, working
 
 
-async def _get(onefold: Onefold, job_id: str) -> Job:
-    job = await onefold.aget(job_id)
-    assert job is not None
-    return job
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chores come soon, whatever the lease is."""
+    monkeypatch.setattr("onefold.worker.chores.LOOK", BEAT)
 
 
 class TestLeases:
-    def test_a_job_keeps_its_lease_for_as_long_as_it_runs(self, place: Place) -> None:
-        with opened(place) as onefold:
-            begun, may_end = threading.Event(), threading.Event()
+    async def test_a_job_keeps_its_lease_for_as_long_as_it_runs(self, onefold: Onefold) -> None:
+        begun, may_end = threading.Event(), threading.Event()
 
-            @onefold.job
-            def slow() -> None:
-                begun.set()
-                may_end.wait(30)
+        @onefold.job
+        def slow() -> None:
+            begun.set()
+            may_end.wait(HANG)
 
-            async def play() -> None:
-                enqueued = await slow.aenqueue()
-                async with working(onefold, lease=QUICK, chores=False):
-                    await until(begun.is_set)
-                    first = (await _get(onefold, enqueued.id)).lease_until
+        enqueued = await slow.aenqueue()
+        async with working(onefold, chores=False, **HELD):
+            await until(begun.is_set)
+            first = (await get_job(onefold, enqueued.id)).lease_until
 
-                    async def extended() -> bool:
-                        until_ = (await _get(onefold, enqueued.id)).lease_until
-                        return first is not None and until_ is not None and until_ > first + QUICK
+            async def extended() -> bool:
+                until_ = (await get_job(onefold, enqueued.id)).lease_until
+                return first is not None and until_ is not None and until_ > first + 3 * BEAT
 
-                    await until(extended)
-                    assert (await onefold.deliveries.arescue()).total == 0
-                    may_end.set()
-                    await ended(onefold, enqueued.id)
-                assert (await _get(onefold, enqueued.id)).fence == 1
+            await until(extended)
+            assert (await onefold.deliveries.arescue()).total == 0
+            may_end.set()
+            await ended(onefold, enqueued.id)
+        assert (await get_job(onefold, enqueued.id)).fence == 1
 
-            perform(play, onefold)
+    async def test_a_job_that_waits_for_its_turn_keeps_its_lease_too(
+        self, onefold: Onefold
+    ) -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
 
-    def test_a_job_that_waits_for_its_turn_keeps_its_lease_too(self, place: Place) -> None:
-        with opened(place) as onefold:
-            begun, may_end = asyncio.Event(), asyncio.Event()
+        @onefold.job
+        async def slow() -> None:
+            begun.set()
+            await may_end.wait()
 
-            @onefold.job
-            async def slow() -> None:
-                begun.set()
-                await may_end.wait()
+        first, second = (await slow.aenqueue()).id, (await slow.aenqueue()).id
+        async with working(onefold, concurrency=1, prefetch=1, chores=False, **HELD):
+            await until(begun.is_set)
 
-            async def play() -> None:
-                first, second = (await slow.aenqueue()).id, (await slow.aenqueue()).id
-                async with working(onefold, lease=QUICK, concurrency=1, prefetch=1, chores=False):
-                    await until(begun.is_set)
+            async def held() -> bool:
+                return (await get_job(onefold, second)).state == "running"
 
-                    async def held() -> bool:
-                        return (await _get(onefold, second)).state == "running"
+            await until(held)
+            taken = (await get_job(onefold, second)).lease_until
 
-                    await until(held)
-                    taken = (await _get(onefold, second)).lease_until
+            async def extended() -> bool:
+                until_ = (await get_job(onefold, second)).lease_until
+                return taken is not None and until_ is not None and until_ > taken + 3 * BEAT
 
-                    async def extended() -> bool:
-                        until_ = (await _get(onefold, second)).lease_until
-                        return taken is not None and until_ is not None and until_ > taken + QUICK
+            await until(extended)
+            assert (await onefold.deliveries.arescue()).total == 0
+            may_end.set()
+            await ended(onefold, first, second)
+        assert [(await get_job(onefold, i)).fence for i in (first, second)] == [1, 1]
 
-                    await until(extended)
-                    assert (await onefold.deliveries.arescue()).total == 0
-                    may_end.set()
-                    await ended(onefold, first, second)
-                assert [(await _get(onefold, i)).fence for i in (first, second)] == [1, 1]
+    async def test_a_coroutine_that_blocks_the_loop_costs_nobody_a_lease(
+        self, onefold: Onefold
+    ) -> None:
+        begun, may_end = threading.Event(), threading.Event()
 
-            perform(play, onefold)
+        @onefold.job
+        async def rude() -> None:
+            begun.set()
+            may_end.wait(HANG)
 
-    def test_a_coroutine_that_blocks_the_loop_costs_nobody_a_lease(self, place: Place) -> None:
-        with opened(place) as onefold:
-            begun, may_end = threading.Event(), threading.Event()
-
-            @onefold.job
-            async def rude() -> None:
-                begun.set()
-                may_end.wait(30)
-
-            def observe(job_id: str) -> None:
-                """From another thread, while the loop stands still."""
-                begun.wait(30)
+        def observe(job_id: str) -> None:
+            """From another thread, while the loop stands still."""
+            begun.wait(HANG)
+            job = onefold.get(job_id)
+            assert job is not None
+            first = job.lease_until
+            deadline = time.monotonic() + HANG
+            while time.monotonic() < deadline:
                 job = onefold.get(job_id)
                 assert job is not None
-                first = job.lease_until
-                deadline = time.monotonic() + 30
-                while time.monotonic() < deadline:
-                    job = onefold.get(job_id)
-                    assert job is not None
-                    if job.lease_until and first and job.lease_until > first + QUICK:
-                        break
-                may_end.set()
+                if job.lease_until and first and job.lease_until > first + 3 * BEAT:
+                    break
+            may_end.set()
 
-            async def play() -> None:
-                enqueued = await rude.aenqueue()
-                observer = threading.Thread(target=observe, args=(enqueued.id,))
-                observer.start()
-                async with working(onefold, lease=QUICK, chores=False):
-                    await ended(onefold, enqueued.id)
-                observer.join()
-                assert (await _get(onefold, enqueued.id)).fence == 1
-
-            perform(play, onefold)
+        enqueued = await rude.aenqueue()
+        observer = threading.Thread(target=observe, args=(enqueued.id,))
+        observer.start()
+        async with working(onefold, chores=False, **HELD):
+            await ended(onefold, enqueued.id)
+        observer.join()
+        assert (await get_job(onefold, enqueued.id)).fence == 1
 
     @pytest.mark.parametrize("sort", ["task", "thread"])
-    def test_a_cancelled_job_stops_its_handler(self, place: Place, sort: str) -> None:
+    async def test_a_cancelled_job_stops_its_handler(self, onefold: Onefold, sort: str) -> None:
         stopped: list[str] = []
-        with opened(place) as onefold:
-            begun = threading.Event()
+        begun = threading.Event()
 
-            @onefold.job
-            async def task() -> None:
-                begun.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    stopped.append("stopped")
+        @onefold.job
+        async def task() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("stopped")
 
-            @onefold.job
-            def thread() -> None:
-                begun.set()
-                deadline = time.monotonic() + 30
-                try:
-                    while time.monotonic() < deadline:
-                        pass
-                finally:
-                    stopped.append("stopped")
+        @onefold.job
+        def thread() -> None:
+            begun.set()
+            try:
+                spin()
+            finally:
+                stopped.append("stopped")
 
-            async def play() -> None:
-                enqueued = await (task if sort == "task" else thread).aenqueue()
-                async with working(onefold, lease=QUICK):
-                    await until(begun.is_set)
-                    await onefold.acancel(enqueued.id, reason="not wanted")
-                    await until(lambda: stopped)
-                assert (await _get(onefold, enqueued.id)).reason == "not wanted"
+        enqueued = await (task if sort == "task" else thread).aenqueue()
+        async with working(onefold, **HELD):
+            await until(begun.is_set)
+            await onefold.acancel(enqueued.id, reason="not wanted")
+            await until(lambda: stopped)
+        assert (await get_job(onefold, enqueued.id)).reason == "not wanted"
 
-            perform(play, onefold)
-
-    def test_a_lost_lease_refuses_every_effect(self, place: Place) -> None:
+    async def test_a_lost_lease_refuses_every_effect(self, onefold: Onefold) -> None:
         refused: list[BaseException] = []
         events: list[Event] = []
-        with opened(place) as onefold:
-            begun, may_go_on = threading.Event(), threading.Event()
-            onefold.subscribe(events.append)
+        begun, may_go_on = threading.Event(), threading.Event()
+        onefold.subscribe(events.append)
 
-            @onefold.job
-            def late(run: Run) -> str:
-                begun.set()
-                may_go_on.wait(30)
-                try:
-                    with run.transaction():
-                        pass
-                except LeaseLost as error:
-                    refused.append(error)
-                    raise
-                return "late"
+        @onefold.job
+        def late(run: Run) -> str:
+            begun.set()
+            may_go_on.wait(HANG)
+            try:
+                with run.transaction():
+                    pass
+            except LeaseLost as error:
+                refused.append(error)
+                raise
+            return "late"
 
-            async def play() -> None:
-                enqueued = await late.aenqueue()
-                # No heartbeat in time: it would stop the handler before the database rejects it.
-                async with working(
-                    onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
-                ):
-                    await until(begun.is_set)
-                    taken = await _taken_over(onefold, enqueued.id)
-                    may_go_on.set()
-                    await until(lambda: refused)
-                    [word] = await onefold.deliveries.afinish([taken])
-                    assert word.status == "accepted"
-                job = await _get(onefold, enqueued.id)
-                assert (job.state, job.fence, job.worker) == ("completed", taken.fence, "other")
-
-            perform(play, onefold)
+        enqueued = await late.aenqueue()
+        # No heartbeat in time: it would stop the handler before the database rejects it.
+        async with working(
+            onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
+        ):
+            await until(begun.is_set)
+            taken = await _taken_over(onefold, enqueued.id)
+            may_go_on.set()
+            await until(lambda: refused)
+            [word] = await onefold.deliveries.afinish([taken])
+            assert word.status == "accepted"
+        job = await get_job(onefold, enqueued.id)
+        assert (job.state, job.fence, job.worker) == ("completed", taken.fence, "other")
         assert any(isinstance(event, JobEnded) and event.outcome == "lost" for event in events)
 
-    def test_a_finish_after_the_job_was_taken_again_is_refused_and_told(self, place: Place) -> None:
-        events: list[Event] = []
-        with opened(place) as onefold:
-            begun, may_end = asyncio.Event(), asyncio.Event()
-            onefold.subscribe(events.append)
-
-            @onefold.job
-            async def late() -> None:
-                begun.set()
-                await may_end.wait()
-
-            async def play() -> None:
-                enqueued = await late.aenqueue()
-                async with working(
-                    onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
-                ):
-                    await until(begun.is_set)
-                    # An operator's hand: the delivery is ended from outside, and taken by another.
-                    job = await _get(onefold, enqueued.id)
-                    await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
-                    [taken] = await onefold.deliveries.atake(worker="other", lease=QUICK)
-                    may_end.set()
-                    await until(lambda: any(isinstance(e, WriteFenced) for e in events))
-                    assert (await onefold.deliveries.afinish([taken]))[0].status == "accepted"
-
-            perform(play, onefold)
-
-    def test_jobs_of_a_vanished_worker_are_rescued_by_any_other(self, place: Place) -> None:
-        events: list[Event] = []
-        with opened(place) as onefold:
-            onefold.subscribe(events.append)
-
-            @onefold.job
-            async def work() -> None: ...
-
-            async def play() -> None:
-                enqueued = await work.using(backoff=None).aenqueue()
-                [_] = await onefold.deliveries.atake(worker="gone", lease=timedelta(milliseconds=1))
-                async with working(onefold, lease=QUICK):
-                    await ended(onefold, enqueued.id)
-                assert (await _get(onefold, enqueued.id)).attempt == 2
-
-            perform(play, onefold)
-        assert any(isinstance(event, LeasesExpired) for event in events)
-
-    def test_a_job_that_waits_for_its_ack_in_vain_is_not_a_vanished_workers(
-        self, place: Place, caplog: pytest.LogCaptureFixture
+    async def test_a_finish_after_the_job_was_taken_again_is_refused_and_told(
+        self, onefold: Onefold
     ) -> None:
         events: list[Event] = []
-        with opened(place) as onefold:
-            onefold.subscribe(events.append)
+        begun, may_end = asyncio.Event(), asyncio.Event()
+        onefold.subscribe(events.append)
 
-            @onefold.job
-            async def work() -> None: ...
+        @onefold.job
+        async def late() -> None:
+            begun.set()
+            await may_end.wait()
 
-            async def play() -> None:
-                enqueued = await work.using(backoff=Fixed(timedelta(0))).aenqueue()
-                [job] = await onefold.deliveries.atake(worker="courier", lease=timedelta(hours=1))
-                await onefold.deliveries.apark(job, ack_timeout=timedelta(milliseconds=1))
-                async with working(onefold, lease=QUICK):
-                    await ended(onefold, enqueued.id)
-                assert (await _get(onefold, enqueued.id)).attempt == 2
+        enqueued = await late.aenqueue()
+        async with working(
+            onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
+        ):
+            await until(begun.is_set)
+            # An operator's hand: the delivery is ended from outside, and taken by another.
+            job = await get_job(onefold, enqueued.id)
+            await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
+            [taken] = await onefold.deliveries.atake(worker="other", lease=LOCK)
+            may_end.set()
+            await until(lambda: any(isinstance(e, WriteFenced) for e in events))
+            assert (await onefold.deliveries.afinish([taken]))[0].status == "accepted"
 
-            perform(play, onefold)
+    async def test_jobs_of_a_vanished_worker_are_rescued_by_any_other(
+        self, onefold: Onefold, often: None
+    ) -> None:
+        events: list[Event] = []
+        onefold.subscribe(events.append)
+
+        @onefold.job
+        async def work() -> None: ...
+
+        enqueued = await work.using(backoff=None).aenqueue()
+        [_] = await onefold.deliveries.atake(worker="gone", lease=timedelta(milliseconds=1))
+        async with working(onefold):
+            await ended(onefold, enqueued.id)
+        assert (await get_job(onefold, enqueued.id)).attempt == 2
+        assert any(isinstance(event, LeasesExpired) for event in events)
+
+    async def test_a_job_that_waits_for_its_ack_in_vain_is_not_a_vanished_workers(
+        self, onefold: Onefold, often: None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        events: list[Event] = []
+        onefold.subscribe(events.append)
+
+        @onefold.job
+        async def work() -> None: ...
+
+        enqueued = await work.using(backoff=Fixed(timedelta(0))).aenqueue()
+        [job] = await onefold.deliveries.atake(worker="courier", lease=timedelta(hours=1))
+        await onefold.deliveries.apark(job, ack_timeout=timedelta(milliseconds=1))
+        async with working(onefold):
+            await ended(onefold, enqueued.id)
+        assert (await get_job(onefold, enqueued.id)).attempt == 2
         assert not any(isinstance(event, LeasesExpired) for event in events)
         assert "Pushed jobs were not acknowledged in time: 1 are retried" in caplog.text
 
 
 async def _taken_over(onefold: Onefold, job_id: str) -> Job:
     """The job is given to another, whatever its holder does to keep it."""
-    job = await _get(onefold, job_id)
+    job = await get_job(onefold, job_id)
     await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
     [taken] = await onefold.deliveries.atake(worker="other", lease=timedelta(hours=1))
     return taken
 
 
 class TestStops:
-    def test_what_has_not_begun_is_handed_back_at_once(self, place: Place) -> None:
-        with opened(place) as onefold:
-            begun, may_end = asyncio.Event(), asyncio.Event()
+    async def test_what_has_not_begun_is_handed_back_at_once(self, onefold: Onefold) -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
 
-            @onefold.job
-            async def slow() -> None:
-                begun.set()
-                await may_end.wait()
+        @onefold.job
+        async def slow() -> None:
+            begun.set()
+            await may_end.wait()
 
-            async def play() -> None:
-                ids = [(await slow.aenqueue()).id for _ in range(4)]
-                async with working(onefold, concurrency=1, prefetch=3) as worker:
-                    await until(begun.is_set)
+        ids = [(await slow.aenqueue()).id for _ in range(4)]
+        async with working(onefold, concurrency=1, prefetch=3) as worker:
+            await until(begun.is_set)
 
-                    async def all_held() -> bool:
-                        return all([(await _get(onefold, i)).state == "running" for i in ids])
+            async def all_held() -> bool:
+                return all([(await get_job(onefold, i)).state == "running" for i in ids])
 
-                    await until(all_held)
-                    worker.stop()
+            await until(all_held)
+            worker.stop()
 
-                    async def back() -> bool:
-                        jobs = [await _get(onefold, i) for i in ids[1:]]
-                        return all((j.state, j.attempt) == ("ready", 0) for j in jobs)
+            async def back() -> bool:
+                jobs = [await get_job(onefold, i) for i in ids[1:]]
+                return all((j.state, j.attempt) == ("ready", 0) for j in jobs)
 
-                    await until(back)
-                    assert (await _get(onefold, ids[0])).state == "running"
-                    may_end.set()
-                states = [(await _get(onefold, i)).state for i in ids]
-                assert states == ["completed", "ready", "ready", "ready"]
+            await until(back)
+            assert (await get_job(onefold, ids[0])).state == "running"
+            may_end.set()
+        states = [(await get_job(onefold, i)).state for i in ids]
+        assert states == ["completed", "ready", "ready", "ready"]
 
-            perform(play, onefold)
-
-    def test_a_handler_that_outlasts_the_grace_is_interrupted_and_handed_back(
-        self, place: Place
+    async def test_a_handler_that_outlasts_the_grace_is_interrupted_and_handed_back(
+        self, onefold: Onefold
     ) -> None:
         stopped: list[str] = []
-        with opened(place) as onefold:
-            begun = [threading.Event(), threading.Event()]
+        begun = [threading.Event(), threading.Event()]
 
-            @onefold.job
-            async def task() -> None:
-                begun[0].set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    stopped.append("task")
+        @onefold.job
+        async def task() -> None:
+            begun[0].set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("task")
 
-            @onefold.job
-            def thread() -> None:
-                begun[1].set()
-                deadline = time.monotonic() + 30
-                while time.monotonic() < deadline:
-                    pass
+        @onefold.job
+        def thread() -> None:
+            begun[1].set()
+            spin()
 
-            async def play() -> None:
-                ids = [(await task.aenqueue()).id, (await thread.aenqueue()).id]
-                async with working(onefold, grace=timedelta(milliseconds=500)):
-                    await until(lambda: all(event.is_set() for event in begun))
-                for job_id in ids:
-                    job = await _get(onefold, job_id)
-                    assert (job.state, job.attempt, job.fence) == ("ready", 0, 1)
-
-            perform(play, onefold)
+        ids = [(await task.aenqueue()).id, (await thread.aenqueue()).id]
+        async with working(onefold, grace=timedelta(milliseconds=500)):
+            await until(lambda: all(event.is_set() for event in begun))
+        for job_id in ids:
+            job = await get_job(onefold, job_id)
+            assert (job.state, job.attempt, job.fence) == ("ready", 0, 1)
         assert stopped == ["task"]
 
-    def test_a_worker_runs_once(self, place: Place) -> None:
-        with opened(place) as onefold:
-
-            async def play() -> None:
-                async with working(onefold) as worker:
-                    pass
-                with pytest.raises(Exception, match="has run already"):
-                    await worker.run()
-
-            perform(play, onefold)
+    async def test_a_worker_runs_once(self, onefold: Onefold) -> None:
+        async with working(onefold) as worker:
+            pass
+        with pytest.raises(Exception, match="has run already"):
+            await worker.run()
 
 
 class TestWaking:
-    def test_a_job_is_run_when_it_is_due_though_nobody_rings(self, place: Place) -> None:
-        with opened(place) as onefold:
-            ran: list[datetime] = []
+    async def test_a_job_is_run_when_it_is_due_though_nobody_rings(self, onefold: Onefold) -> None:
+        ran: list[datetime] = []
 
-            @onefold.job
-            async def later() -> None:
-                ran.append(datetime.now().astimezone())
+        @onefold.job
+        async def later() -> None:
+            ran.append(datetime.now().astimezone())
 
-            async def play() -> None:
-                async with working(onefold, poll=timedelta(hours=1)):
-                    enqueued = await later.using(delay=timedelta(milliseconds=300)).aenqueue()
-                    await ended(onefold, enqueued.id)
-                    assert ran[0] >= (await _get(onefold, enqueued.id)).run_at
-
-            perform(play, onefold)
+        async with working(onefold, poll=timedelta(hours=1)):
+            enqueued = await later.using(delay=timedelta(milliseconds=300)).aenqueue()
+            await ended(onefold, enqueued.id)
+            assert ran[0] >= (await get_job(onefold, enqueued.id)).run_at
 
     def test_a_job_that_another_process_stores_is_heard_of(self, place: Place) -> None:
-        with opened(place) as onefold, place.open() as other:
+        with place.open() as onefold, place.open() as other:
 
             @onefold.job
             async def work() -> None: ...
@@ -369,47 +325,40 @@ class TestWaking:
 
             perform(play, onefold)
 
-    def test_a_paused_queue_waits_and_goes_on(self, place: Place) -> None:
-        with opened(place) as onefold:
+    async def test_a_paused_queue_waits_and_goes_on(self, onefold: Onefold) -> None:
+        @onefold.job
+        async def work() -> None: ...
 
-            @onefold.job
-            async def work() -> None: ...
+        @onefold.job(queue="other")
+        async def other() -> None: ...
 
-            @onefold.job(queue="other")
-            async def other() -> None: ...
+        await onefold.queues.apause("default")
+        async with working(onefold, queues=["default", "other"]):
+            first, second = await work.aenqueue(), await other.aenqueue()
+            await ended(onefold, second.id)
+            assert (await get_job(onefold, first.id)).state == "ready"
+            await onefold.queues.aresume("default")
+            await ended(onefold, first.id)
 
-            async def play() -> None:
-                await onefold.queues.apause("default")
-                async with working(onefold, queues=["default", "other"]):
-                    first, second = await work.aenqueue(), await other.aenqueue()
-                    await ended(onefold, second.id)
-                    assert (await _get(onefold, first.id)).state == "ready"
-                    await onefold.queues.aresume("default")
-                    await ended(onefold, first.id)
+    async def test_queues_are_served_in_order_each_up_to_its_own_number(
+        self, onefold: Onefold
+    ) -> None:
+        running: dict[str, int] = {"a": 0, "b": 0}
+        most: dict[str, int] = {"a": 0, "b": 0}
 
-            perform(play, onefold)
+        @onefold.job
+        async def work(queue: str) -> None:
+            running[queue] += 1
+            most[queue] = max(most[queue], running[queue])
+            await asyncio.sleep(0.01)
+            running[queue] -= 1
 
-    def test_queues_are_served_in_order_each_up_to_its_own_number(self, place: Place) -> None:
-        with opened(place) as onefold:
-            running: dict[str, int] = {"a": 0, "b": 0}
-            most: dict[str, int] = {"a": 0, "b": 0}
-
-            @onefold.job
-            async def work(queue: str) -> None:
-                running[queue] += 1
-                most[queue] = max(most[queue], running[queue])
-                await asyncio.sleep(0.01)
-                running[queue] -= 1
-
-            async def play() -> None:
-                ids = [
-                    (await work.using(queue=queue).aenqueue(queue=queue)).id
-                    for queue in "ab"
-                    for _ in range(12)
-                ]
-                async with working(onefold, queues={"a": 2, "b": None}, concurrency=8):
-                    await ended(onefold, *ids)
-
-            perform(play, onefold)
+        ids = [
+            (await work.using(queue=queue).aenqueue(queue=queue)).id
+            for queue in "ab"
+            for _ in range(12)
+        ]
+        async with working(onefold, queues={"a": 2, "b": None}, concurrency=8):
+            await ended(onefold, *ids)
         assert most["a"] <= 2
         assert most["b"] > 2

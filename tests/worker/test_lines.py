@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from onefold import Bury, Cancel, Defer, Fixed, Run
+from onefold import Bury, Cancel, Defer, Fixed, Onefold, Run
 from onefold.worker.executor import running
 from onefold.worker.job_log import MOST, Sample, lasted
-from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, until, working
+from tests.worker.stage import ended, until, working
 
 JOBS = "onefold.worker.jobs"
 
@@ -29,39 +28,34 @@ def _ended(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [line for level in levels for line in _lines(caplog, level)]
 
 
-def test_a_job_that_ends_has_a_line_that_says_how(
-    place: Place, caplog: pytest.LogCaptureFixture
+async def test_a_job_that_ends_has_a_line_that_says_how(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, JOBS)
-    with opened(place) as onefold:
 
-        @onefold.job
-        async def good() -> None: ...
+    @onefold.job
+    async def good() -> None: ...
 
-        @onefold.job(backoff=Fixed(timedelta(hours=1)))
-        def bad() -> None:
-            raise ValueError("no such luck")
+    @onefold.job(backoff=Fixed(timedelta(hours=1)))
+    def bad() -> None:
+        raise ValueError("no such luck")
 
-        @onefold.job
-        async def worse() -> None:
-            raise Bury("hopeless")
+    @onefold.job
+    async def worse() -> None:
+        raise Bury("hopeless")
 
-        @onefold.job
-        async def later() -> None:
-            raise Defer(timedelta(minutes=2))
+    @onefold.job
+    async def later() -> None:
+        raise Defer(timedelta(minutes=2))
 
-        @onefold.job
-        async def dropped() -> None:
-            raise Cancel("no longer\nwanted")
+    @onefold.job
+    async def dropped() -> None:
+        raise Cancel("no longer\nwanted")
 
-        async def play() -> dict[str, str]:
-            jobs = (good, bad, worse, later, dropped)
-            ids = {job.kind: (await job.aenqueue()).id for job in jobs}
-            async with working(onefold):
-                await until(lambda: len({line["kind"] for line in _ended(caplog)}) == len(ids))
-            return ids
-
-        ids = perform(play, onefold)
+    jobs = (good, bad, worse, later, dropped)
+    ids = {job.kind: (await job.aenqueue()).id for job in jobs}
+    async with working(onefold):
+        await until(lambda: len({line["kind"] for line in _ended(caplog)}) == len(ids))
 
     by_kind = {line["kind"]: line for line in _ended(caplog)}
     assert len(_ended(caplog)) == len(ids)
@@ -85,24 +79,18 @@ def test_a_job_that_ends_has_a_line_that_says_how(
     assert sum(line.endswith("has started attempt 1.") for line in started) == len(ids)
 
 
-def test_a_failure_after_the_transaction_that_completes_a_job_names_that_job(
-    place: Place, caplog: pytest.LogCaptureFixture
+async def test_a_failure_after_the_transaction_that_completes_a_job_names_that_job(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(place) as onefold:
+    @onefold.job
+    def late(run: Run) -> None:
+        with run.transaction():
+            pass
+        raise ValueError("too late")
 
-        @onefold.job
-        def late(run: Run) -> None:
-            with run.transaction():
-                pass
-            raise ValueError("too late")
-
-        async def play() -> str:
-            job_id = (await late.aenqueue()).id
-            async with working(onefold):
-                await ended(onefold, job_id)
-            return job_id
-
-        job_id = perform(play, onefold)
+    job_id = (await late.aenqueue()).id
+    async with working(onefold):
+        await ended(onefold, job_id)
 
     (record,) = [record for record in caplog.records if "failed afterwards" in record.getMessage()]
     assert record.__dict__["job_id"] == job_id

@@ -9,7 +9,7 @@ from typing import Any
 from onefold import Job, Onefold, Retry
 from onefold.worker.threads import Threads
 from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, working
+from tests.worker.stage import ended, perform, working
 
 
 class OutOfTheOrdinary(BaseException):
@@ -45,7 +45,7 @@ class TestHandlers:
     def test_what_is_no_exception_fails_a_coroutine_and_gives_its_place_back(
         self, place: Place
     ) -> None:
-        with opened(place) as onefold:
+        with place.open() as onefold:
 
             @onefold.job(max_attempts=1)
             async def strange() -> None:
@@ -59,7 +59,7 @@ class TestHandlers:
             assert _error_type(jobs[0]).endswith("OutOfTheOrdinary")
 
     def test_an_outcome_that_means_nothing_fails_the_attempt(self, place: Place) -> None:
-        with opened(place) as onefold:
+        with place.open() as onefold:
 
             @onefold.job(max_attempts=1)
             async def confused() -> None:
@@ -74,7 +74,7 @@ class TestHandlers:
     def test_a_coroutine_that_nobody_awaits_is_not_taken_for_work_that_was_done(
         self, place: Place
     ) -> None:
-        with opened(place) as onefold:
+        with place.open() as onefold:
 
             async def work() -> None: ...
 
@@ -92,7 +92,7 @@ class TestHandlers:
 
 class TestPayloads:
     def test_code_of_a_payload_that_fails_ends_that_job_and_no_other(self, place: Place) -> None:
-        with opened(place) as onefold:
+        with place.open() as onefold:
 
             @onefold.job(max_attempts=1)
             async def halve(even: Even) -> None: ...

@@ -9,8 +9,7 @@ import pytest
 from onefold import InvalidInput, Limit, Onefold
 from onefold.worker import deliveries, producer
 from onefold.worker.settings import read_queues
-from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, until, working
+from tests.worker.stage import ended, working
 
 
 def _declared(onefold: Onefold) -> None:
@@ -36,121 +35,59 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def test_by_default_it_serves_the_queues_of_declared_jobs_and_default(
-    place: Place, caplog: pytest.LogCaptureFixture
+async def test_by_default_it_serves_the_queues_of_declared_jobs_and_default(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(place) as onefold:
-
-        async def play() -> list[str]:
-            worker = onefold.worker()
-            _declared(onefold)  # after it was made: what counts is what is declared at its start
-            ids = [
-                (await onefold.aenqueue(kind, queue=queue)).id
-                for kind, queue in (("send", "email"), ("plain", "default"), ("report", "nightly"))
-            ]
-            async with worker:
-                await ended(onefold, *ids)
-                return list(worker.settings.queues)
-
-        served = perform(play, onefold)
-        assert sorted(served) == ["calls", "default", "email", "nightly"]
+    worker = onefold.worker()
+    _declared(onefold)  # after it was made: what counts is what is declared at its start
+    ids = [
+        (await onefold.aenqueue(kind, queue=queue)).id
+        for kind, queue in (("send", "email"), ("plain", "default"), ("report", "nightly"))
+    ]
+    async with worker:
+        await ended(onefold, *ids)
+        served = list(worker.settings.queues)
+    assert sorted(served) == ["calls", "default", "email", "nightly"]
     (warning,) = _warnings(caplog)
     assert "does not serve these declared queues: bulk." in warning
 
 
-def test_it_warns_about_what_it_does_not_serve_and_what_no_job_is_declared_for(
-    place: Place, caplog: pytest.LogCaptureFixture
+async def test_it_warns_about_what_it_does_not_serve_and_what_no_job_is_declared_for(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(place) as onefold:
-        _declared(onefold)
+    _declared(onefold)
 
-        async def play() -> None:
-            async with working(onefold, queues=["email", "emial"]):
-                pass
-
-        perform(play, onefold)
+    async with working(onefold, queues=["email", "emial"]):
+        pass
     unserved, unused = _warnings(caplog)
     assert "does not serve these declared queues: bulk, default, nightly, calls." in unserved
     assert "No job is declared for these queues of this worker: emial." in unused
 
 
-def test_a_look_at_the_moment_of_a_response_takes_no_more_than_the_queue_may_have(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+async def test_a_look_at_the_moment_of_a_response_takes_no_more_than_the_queue_may_have(
+    onefold: Onefold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The places of a take are released when it has ended: its own jobs have them then."""
     running: list[int] = []
-    with opened(place) as onefold:
 
-        @onefold.job
-        async def count() -> None:
-            running.append((running[-1] if running else 0) + 1)
-            await asyncio.sleep(0.02)
-            running.append(running[-1] - 1)
+    @onefold.job
+    async def count() -> None:
+        running.append((running[-1] if running else 0) + 1)
+        await asyncio.sleep(0.02)
+        running.append(running[-1] - 1)
 
-        async def play() -> None:
-            ids = [(await count.aenqueue()).id for _ in range(6)]
-            real = deliveries.finish_and_take
-            async with working(onefold, queues={"default": 1}, concurrency=4) as worker:
+    ids = [(await count.aenqueue()).id for _ in range(6)]
+    real = deliveries.finish_and_take
+    async with working(onefold, queues={"default": 1}, concurrency=4) as worker:
 
-                async def then_look(*args: Any, **options: Any) -> Any:
-                    result = await real(*args, **options)
-                    worker.look()
-                    return result
+        async def then_look(*args: Any, **options: Any) -> Any:
+            result = await real(*args, **options)
+            worker.look()
+            return result
 
-                monkeypatch.setattr(producer, "finish_and_take", then_look)
-                await ended(onefold, *ids)
-
-        perform(play, onefold)
+        monkeypatch.setattr(producer, "finish_and_take", then_look)
+        await ended(onefold, *ids)
     assert max(running) == 1
-
-
-def test_no_queue_starves_another_where_no_order_was_asked_for(place: Place) -> None:
-    ran: list[str] = []
-    with opened(place) as onefold:
-
-        @onefold.job(queue="busy")
-        async def busy() -> None:
-            ran.append("busy")
-            # There is always another one.
-            await busy.aenqueue()
-
-        @onefold.job(queue="quiet")
-        async def quiet() -> None:
-            ran.append("quiet")
-
-        async def play() -> None:
-            await asyncio.gather(*(busy.aenqueue() for _ in range(30)))
-            async with working(onefold, concurrency=2, prefetch=0):
-                await until(lambda: len(ran) > 5)
-                await ended(onefold, (await quiet.aenqueue()).id)
-
-        perform(play, onefold)
-    assert "quiet" in ran
-
-
-def test_no_queue_starves_another_beside_one_with_groups(place: Place) -> None:
-    ran: set[str] = set()
-    with opened(place) as onefold:
-        for queue, group_key in (("one", None), ("two", None), ("grouped", "a group")):
-            _endless(onefold, queue, ran, group_key=group_key)
-
-        async def play() -> None:
-            async with working(onefold, concurrency=2, prefetch=0):
-                await until(lambda: len(ran) == 3)
-
-        perform(play, onefold)
-
-
-def _endless(onefold: Onefold, queue: str, ran: set[str], *, group_key: str | None) -> None:
-    """A queue that is never empty."""
-
-    @onefold.job(kind=queue, queue=queue)
-    async def endless() -> None:
-        ran.add(queue)
-        await again.aenqueue()
-
-    again = endless.using(group_key=group_key)
-    again.enqueue_many(again.call() for _ in range(30))
 
 
 @pytest.mark.parametrize("text", ["a,b:5", "a b:5", " a ,  b:5 ", "a\nb:5"])

@@ -7,14 +7,14 @@ import pytest
 
 from onefold.worker.producer import FIRST_PAUSE
 from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, until, working
+from tests.worker.stage import ended, perform, until, working
 
 
 def test_a_worker_whose_takes_are_refused_pauses_between_them(
     postgres_place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = postgres_place
-    with opened(place) as onefold, place.connection() as other:
+    with place.open() as onefold, place.connection() as other:
 
         @onefold.job
         async def work() -> None: ...

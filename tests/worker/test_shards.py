@@ -15,7 +15,7 @@ from onefold import NewJob
 from onefold.model.ids import shard_of
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, empty, found, spread
-from tests.worker.stage import opened, perform, until, working
+from tests.worker.stage import HELD, opened, perform, until, working
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -156,15 +156,14 @@ def test_heartbeats_of_other_shards_go_on(four: Place) -> None:
             )
 
         async def play() -> None:
-            lease = timedelta(seconds=4)
-            async with working(onefold, concurrency=len(jobs), lease=lease, chores=False):
+            async with working(onefold, concurrency=len(jobs), chores=False, **HELD):
                 await until(lambda: len(leases()) == SHARDS and not due(four))
-                first = leases()
                 with failing(four):
+                    first = leases()
 
                     def extended() -> bool:
                         now = leases()
-                        return all(now[shard] > first[shard] + 1_000_000 for shard in others)
+                        return all(now[shard] > first[shard] + 500_000 for shard in others)
 
                     others = set(range(SHARDS)) - {BAD}
                     await until(extended)

@@ -9,7 +9,7 @@ import pytest
 
 from onefold import Job, Onefold
 from tests.fixtures.place import Place
-from tests.worker.stage import PATIENCE, opened, perform, until, working
+from tests.worker.stage import PATIENCE, get_job, until, working
 
 PROGRAM = """
 import asyncio, os, signal, threading
@@ -78,57 +78,43 @@ def test_a_worker_runs_on_uvloop_where_it_is_installed(place: Place, hide: str, 
     assert (done.returncode, done.stdout.split()) == (0, [loop]), done.stderr
 
 
-def test_a_cancelled_worker_hands_back_what_it_runs(place: Place) -> None:
-    with opened(place) as onefold:
-        begun, stopped = asyncio.Event(), asyncio.Event()
+async def test_a_cancelled_worker_hands_back_what_it_runs(onefold: Onefold) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
 
-        @onefold.job
-        async def endless() -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
-
-        async def play() -> None:
-            enqueued = await endless.aenqueue()
-            running = asyncio.create_task(onefold.worker().run())
-            await until(begun.is_set)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            assert stopped.is_set()
-            job = await _get(onefold, enqueued.id)
-            assert (job.state, job.attempt) == ("ready", 0)
-
-        perform(play, onefold)
-
-
-def test_an_on_dead_that_does_not_end_is_given_up_with_the_grace(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    with opened(place) as onefold:
-        called = asyncio.Event()
-
-        async def mourn(job: Job) -> None:
-            del job
-            called.set()
+    @onefold.job
+    async def endless() -> None:
+        begun.set()
+        try:
             await asyncio.Event().wait()
+        finally:
+            stopped.set()
 
-        @onefold.job(max_attempts=1, on_dead=mourn)
-        async def fails() -> None:
-            raise ValueError
+    enqueued = await endless.aenqueue()
+    running = asyncio.create_task(onefold.worker().run())
+    await until(begun.is_set)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert stopped.is_set()
+    job = await get_job(onefold, enqueued.id)
+    assert (job.state, job.attempt) == ("ready", 0)
 
-        async def play() -> None:
-            await fails.aenqueue()
-            async with working(onefold, grace=timedelta(milliseconds=300)):
-                await until(called.is_set)
 
-        perform(play, onefold)
+async def test_an_on_dead_that_does_not_end_is_given_up_with_the_grace(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    called = asyncio.Event()
+
+    async def mourn(job: Job) -> None:
+        del job
+        called.set()
+        await asyncio.Event().wait()
+
+    @onefold.job(max_attempts=1, on_dead=mourn)
+    async def fails() -> None:
+        raise ValueError
+
+    await fails.aenqueue()
+    async with working(onefold, grace=timedelta(milliseconds=300)):
+        await until(called.is_set)
     assert "on_dead have not ended" in caplog.text
-
-
-async def _get(onefold: Onefold, job_id: str) -> Job:
-    job = await onefold.aget(job_id)
-    assert job is not None
-    return job

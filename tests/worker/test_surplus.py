@@ -2,45 +2,40 @@
 
 import asyncio
 
-from onefold import NewJob
-from tests.fixtures.place import Place
-from tests.worker.stage import opened, perform, until, working
+from onefold import NewJob, Onefold
+from tests.worker.stage import until, working
 
 QUICK_JOBS = 600
 SLOW_JOBS = 100
 CONCURRENCY = 5
 
 
-def test_a_worker_that_meets_slow_jobs_holds_only_those_that_run(place: Place) -> None:
-    with opened(place) as onefold:
-        may_end = asyncio.Event()
+async def test_a_worker_that_meets_slow_jobs_holds_only_those_that_run(onefold: Onefold) -> None:
+    may_end = asyncio.Event()
 
-        @onefold.job(kind="quick")
-        async def quick() -> None:
-            await asyncio.sleep(0)
+    @onefold.job(kind="quick")
+    async def quick() -> None:
+        await asyncio.sleep(0)
 
-        @onefold.job(kind="slow")
-        async def slow() -> None:
-            await may_end.wait()
+    @onefold.job(kind="slow")
+    async def slow() -> None:
+        await may_end.wait()
 
-        kinds = ["quick"] * QUICK_JOBS + ["slow"] * SLOW_JOBS
+    kinds = ["quick"] * QUICK_JOBS + ["slow"] * SLOW_JOBS
 
-        async def play() -> None:
-            await onefold.aenqueue_many([NewJob(kind) for kind in kinds])
-            async with working(onefold, concurrency=CONCURRENCY, chores=False):
+    await onefold.aenqueue_many([NewJob(kind) for kind in kinds])
+    async with working(onefold, concurrency=CONCURRENCY, chores=False):
 
-                async def only_running() -> bool:
-                    states = [job.state for job in await onefold.afind(limit=len(kinds))]
-                    done, held = states.count("completed"), states.count("running")
-                    return (done, held) == (QUICK_JOBS, CONCURRENCY)
+        async def only_running() -> bool:
+            states = [job.state for job in await onefold.afind(limit=len(kinds))]
+            done, held = states.count("completed"), states.count("running")
+            return (done, held) == (QUICK_JOBS, CONCURRENCY)
 
-                await until(only_running)
-                may_end.set()
+        await until(only_running)
+        may_end.set()
 
-                async def all_ended() -> bool:
-                    jobs = await onefold.afind(limit=len(kinds))
-                    return {(job.state, job.attempt) for job in jobs} == {("completed", 1)}
+        async def all_ended() -> bool:
+            jobs = await onefold.afind(limit=len(kinds))
+            return {(job.state, job.attempt) for job in jobs} == {("completed", 1)}
 
-                await until(all_ended)
-
-        perform(play, onefold)
+        await until(all_ended)

@@ -15,10 +15,12 @@ import pytest
 
 from onefold.events import Event, JobEnded
 from onefold.worker.threads import Interrupted, Threads
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
-from tests.worker.stage import QUICK, opened, perform, until, working
+from tests.fixtures.proof import repetitions
+from tests.worker.stage import QUICK, opened, perform, spin, until, working
 
-PATIENCE = 30
+PATIENCE = HANG
 
 
 class SlowModule:
@@ -93,9 +95,7 @@ class _Handler:
         try:
             self._work()
             self.has_worked = True
-            deadline = time.monotonic() + PATIENCE
-            while time.monotonic() < deadline:
-                pass
+            spin()
         except Interrupted:
             self.is_interrupted = True
             raise
@@ -104,7 +104,7 @@ class _Handler:
 def test_an_interrupt_does_not_hit_a_thread_that_the_handler_starts() -> None:
     threads = Threads("interrupted", 1)
 
-    for _ in range(50):
+    for _ in range(repetitions(10, soak=50)):
         begun = threading.Event()
 
         def start_threads(begun: threading.Event = begun) -> None:

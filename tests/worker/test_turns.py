@@ -7,121 +7,96 @@ from onefold import Limit, Onefold, Retry, Run
 from onefold.model.delivery import TakeOrder
 from onefold.worker.queue_monitor import QueueMonitor
 from onefold.worker.settings import worker_settings
-from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, until, working
+from tests.worker.stage import ended, until, working
 
 NEVER = timedelta(hours=1)
 
 
 class TestBesideABacklog:
-    def test_jobs_of_a_limited_queue_run(self, place: Place) -> None:
-        with opened(place) as onefold:
-            onefold.queues.declare("limited", limit=Limit(concurrency=1))
-            ran = asyncio.Event()
-            _never_done(onefold, until_=ran)
+    async def test_jobs_of_a_limited_queue_run(self, onefold: Onefold) -> None:
+        onefold.queues.declare("limited", limit=Limit(concurrency=1))
+        ran = asyncio.Event()
+        _never_done(onefold, until_=ran)
 
-            @onefold.job(queue="limited")
-            async def rare() -> None:
-                ran.set()
+        @onefold.job(queue="limited")
+        async def rare() -> None:
+            ran.set()
 
-            async def play() -> None:
-                async with working(onefold, queues=["default", "limited"], concurrency=2):
-                    await ended(onefold, (await rare.aenqueue()).id)
+        async with working(onefold, queues=["default", "limited"], concurrency=2):
+            await ended(onefold, (await rare.aenqueue()).id)
 
-            perform(play, onefold)
+    async def test_jobs_of_several_limited_queues_run_in_turn(self, onefold: Onefold) -> None:
+        for queue in ("one", "two", "three"):
+            onefold.queues.declare(queue, limit=Limit(concurrency=100))
+        ran = asyncio.Event()
+        for queue in ("one", "two"):
+            _never_done(onefold, until_=ran, queue=queue)
 
-    def test_jobs_of_several_limited_queues_run_in_turn(self, place: Place) -> None:
-        with opened(place) as onefold:
-            for queue in ("one", "two", "three"):
-                onefold.queues.declare(queue, limit=Limit(concurrency=100))
-            ran = asyncio.Event()
-            for queue in ("one", "two"):
-                _never_done(onefold, until_=ran, queue=queue)
+        @onefold.job(queue="three")
+        async def rare() -> None:
+            ran.set()
 
-            @onefold.job(queue="three")
-            async def rare() -> None:
-                ran.set()
+        async with working(onefold, queues=["one", "two", "three"], concurrency=1):
+            await ended(onefold, (await rare.aenqueue()).id)
 
-            async def play() -> None:
-                async with working(onefold, queues=["one", "two", "three"], concurrency=1):
-                    await ended(onefold, (await rare.aenqueue()).id)
+    async def test_jobs_with_a_group_run(self, onefold: Onefold) -> None:
+        ran = asyncio.Event()
+        _never_done(onefold, until_=ran)
 
-            perform(play, onefold)
+        @onefold.job
+        async def rare() -> None:
+            ran.set()
 
-    def test_jobs_with_a_group_run(self, place: Place) -> None:
-        with opened(place) as onefold:
-            ran = asyncio.Event()
-            _never_done(onefold, until_=ran)
-
-            @onefold.job
-            async def rare() -> None:
-                ran.set()
-
-            async def play() -> None:
-                async with working(onefold, concurrency=2):
-                    enqueued = await rare.using(group_key="a").aenqueue()
-                    await ended(onefold, enqueued.id)
-
-            perform(play, onefold)
+        async with working(onefold, concurrency=2):
+            enqueued = await rare.using(group_key="a").aenqueue()
+            await ended(onefold, enqueued.id)
 
 
 class TestAWorkersOwnLimits:
-    def test_a_queue_that_has_all_it_may_have_here_keeps_no_other_waiting(
-        self, place: Place
+    async def test_a_queue_that_has_all_it_may_have_here_keeps_no_other_waiting(
+        self, onefold: Onefold
     ) -> None:
-        with opened(place) as onefold:
-            begun, may_end = asyncio.Event(), asyncio.Event()
+        begun, may_end = asyncio.Event(), asyncio.Event()
 
-            @onefold.job
-            async def slow() -> None:
-                begun.set()
-                await may_end.wait()
+        @onefold.job
+        async def slow() -> None:
+            begun.set()
+            await may_end.wait()
 
-            @onefold.job(queue="email")
-            async def quick() -> None: ...
+        @onefold.job(queue="email")
+        async def quick() -> None: ...
 
-            async def play() -> None:
-                for _ in range(3):
-                    await slow.aenqueue()
-                async with working(onefold, queues={"default": 1, "email": None}):
-                    await until(begun.is_set)
-                    later = quick.using(delay=timedelta(milliseconds=50))
-                    await ended(onefold, (await quick.aenqueue()).id, (await later.aenqueue()).id)
-                    assert not may_end.is_set()
-                    may_end.set()
-
-            perform(play, onefold)
+        for _ in range(3):
+            await slow.aenqueue()
+        async with working(onefold, queues={"default": 1, "email": None}):
+            await until(begun.is_set)
+            later = quick.using(delay=timedelta(milliseconds=50))
+            await ended(onefold, (await quick.aenqueue()).id, (await later.aenqueue()).id)
+            assert not may_end.is_set()
+            may_end.set()
 
 
 class TestComingBack:
-    def test_a_retry_is_run_when_it_is_due_though_nobody_rings(self, place: Place) -> None:
-        with opened(place) as onefold:
+    async def test_a_retry_is_run_when_it_is_due_though_nobody_rings(
+        self, onefold: Onefold
+    ) -> None:
+        @onefold.job
+        async def second_time_lucky(run: Run) -> None:
+            if run.attempt == 1:
+                raise Retry(timedelta(milliseconds=50))
 
-            @onefold.job
-            async def second_time_lucky(run: Run) -> None:
-                if run.attempt == 1:
-                    raise Retry(timedelta(milliseconds=50))
+        async with working(onefold, poll=NEVER, chores=False):
+            await ended(onefold, (await second_time_lucky.aenqueue()).id)
 
-            async def play() -> None:
-                async with working(onefold, poll=NEVER, chores=False):
-                    await ended(onefold, (await second_time_lucky.aenqueue()).id)
-
-            perform(play, onefold)
-
-    def test_a_worker_may_look_in_vain_for_as_long_as_it_likes(self, place: Place) -> None:
-        with opened(place) as onefold:
-
-            async def play() -> None:
-                await onefold.amigrate()
-                notifier = await onefold.context.database.anotifier()
-                monitor = QueueMonitor(
-                    onefold.context, worker_settings({}), notifier, asyncio.Event()
-                )
-                order = TakeOrder({"default": 1}, 1, "somebody", 1)
-                for _ in range(2_000):
-                    monitor.taken(order, [])
-
-            perform(play, onefold)
+    async def test_a_worker_may_look_in_vain_for_as_long_as_it_likes(
+        self, onefold: Onefold
+    ) -> None:
+        await onefold.amigrate()
+        notifier = await onefold.context.database.anotifier()
+        monitor = QueueMonitor(onefold.context, worker_settings({}), notifier, asyncio.Event())
+        order = TakeOrder({"default": 1}, 1, "somebody", 1)
+        for _ in range(2_000):
+            monitor.taken(order, [])
 
 
 def _never_done(onefold: Onefold, *, until_: asyncio.Event, queue: str = "default") -> None:

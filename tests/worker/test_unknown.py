@@ -7,7 +7,7 @@ from typing import Any
 
 from onefold import Done, Fixed, Job, Onefold, Run
 from tests.fixtures.place import Place
-from tests.worker.stage import ended, opened, perform, working
+from tests.worker.stage import ended, get_job, perform, working
 
 AT_ONCE = Fixed(timedelta(0))
 
@@ -35,16 +35,14 @@ class Bank:
 
 
 def _ended(place: Place, declare: Callable[[Onefold], Any]) -> Job:
-    with opened(place) as onefold:
+    with place.open() as onefold:
         work = declare(onefold)
 
         async def play() -> Job:
             enqueued = await work.aenqueue()
             async with working(onefold):
                 await ended(onefold, enqueued.id)
-            job = await onefold.aget(enqueued.id)
-            assert job is not None
-            return job
+            return await get_job(onefold, enqueued.id)
 
         return perform(play, onefold)
 
@@ -79,24 +77,6 @@ def test_with_verify_attempts_go_on_until_it_can_tell(place: Place) -> None:
     job = _ended(place, declare)
 
     assert (job.state, job.result, job.attempt) == ("completed", "receipt", 3)
-    assert (bank.paid, bank.asked) == (1, 3)
-
-
-def test_where_it_never_can_the_job_is_dead_as_unknown(place: Place) -> None:
-    bank = Bank(silent=99)
-
-    def declare(onefold: Onefold) -> Any:
-        @onefold.job(backoff=AT_ONCE, max_attempts=3)
-        async def work(run: Run) -> None:
-            async with run.once("pay", verify=bank.find) as claim:
-                if claim.won:
-                    claim.result = bank.pay()
-
-        return work
-
-    job = _ended(place, declare)
-
-    assert (job.state, job.reason, job.attempt) == ("dead", "unknown", 3)
     assert (bank.paid, bank.asked) == (1, 3)
 
 

@@ -1,6 +1,7 @@
 """Reports the statements of database drivers while handlers are checked.
 
-sqlite3, aiosqlite, psycopg and asyncpg, and SQLAlchemy and Django on top of them.
+sqlite3, aiosqlite, psycopg and asyncpg, and SQLAlchemy and Django on top of them. Writes of
+Onefold are given to the check.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from onefold.errors import UsageError
 from onefold.testing import http_clients
 from onefold.testing.points import (
     Crash,
+    Passage,
     Patch,
     StatementPassage,
     close_cursors,
@@ -37,14 +39,16 @@ from onefold.testing.points import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from onefold.databases import Database
+
 
 @contextmanager
-def traced() -> Generator[Callable[[], bool]]:
+def traced(on_write: Callable[[Database], None]) -> Generator[Callable[[], bool]]:
     """Report what the imported drivers and HTTP clients do.
 
     A connection of sqlite3 reports if it is opened meanwhile. Connections of the other drivers
-    report always. The value is a function that adds what was imported since then, and returns
-    whether there is any.
+    report always. `on_write` is called before a handler writes with an Onefold. The value is a
+    function that adds what was imported since then, and returns whether there is any.
     """
     with ExitStack() as patches:
 
@@ -57,7 +61,11 @@ def traced() -> Generator[Callable[[], bool]]:
             patch(module, "connect", _sqlite_connect)
         patch(threading.Thread, "start", _thread_start)
         patch(ThreadPoolExecutor, "submit", _pool_submit)
-        missing = dict(_LIBRARY_PATCHES)
+        missing: dict[str, Callable[[Any, Patch], None]] = {
+            "onefold.databases.postgres.database": partial(_onefold, "PostgresDatabase", on_write),
+            "onefold.databases.sqlite.database": partial(_onefold, "SqliteDatabase", on_write),
+            **_LIBRARY_PATCHES,
+        }
 
         def patch_imported() -> bool:
             found = [name for name in missing if name in sys.modules]
@@ -130,7 +138,8 @@ def _sqlite_connect(connect: Callable[..., Any]) -> Callable[..., Any]:
 def refuse_unseen_connections() -> Generator[None]:
     """Raise an error if a connection of sqlite3 that was opened before has changed rows.
 
-    SQLAlchemy and Django report what their connections do.
+    SQLAlchemy and Django report what their connections do. Those of Onefold have a class of their
+    own: its threads write notes and leases at any time.
     """
     before = [
         (each, changes)
@@ -198,6 +207,11 @@ class _TracedConnection(_Statements):
         close_cursors(self._cursors)
         _of(super()).close()
 
+    def __del__(self) -> None:
+        # A crash leaves it open. Since Python 3.13, sqlite3 warns of that.
+        with suppress(sqlite3.Error):
+            _of(super()).close()
+
     def __exit__(self, kind: object, error: object, trace: object) -> Literal[False]:
         # The original one commits without a call of `commit`.
         if kind is None:
@@ -211,6 +225,22 @@ class _TracedConnection(_Statements):
 def _traced(reports: type, base: type) -> Any:
     """A subclass that reports its statements."""
     return type(base.__name__, (reports, base), {})
+
+
+def _onefold(name: str, on_write: Callable[[Database], None], module: Any, patch: Patch) -> None:
+    def passage(self: Any, *_args: Any, write: bool = True, **_options: Any) -> Passage:
+        if write and not is_unreported():
+            on_write(self)
+        return Passage("statement", "")  # without a line, so it is not reported
+
+    for method in _WRITES:
+        patch(getattr(module, name), method, reported(passage))
+
+
+_WRITES: Final = (
+    *("transact", "atransact", "batch", "abatch"),
+    *("handler_transaction", "ahandler_transaction"),
+)
 
 
 def _aiosqlite(module: Any, patch: Patch) -> None:

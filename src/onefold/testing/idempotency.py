@@ -15,14 +15,14 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from functools import cached_property
 from inspect import isawaitable, iscoroutinefunction, unwrap
-from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from onefold.app.onefold import Tenant
 from onefold.databases.sqlite.database import SqliteDatabase
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.jobs.job_function import DeclaredJob, JobCall
-from onefold.model import checks
 from onefold.model.timestamps import MICROSECOND
+from onefold.testing.check_options import check_options
 from onefold.testing.deliver import DeliveredJob
 from onefold.testing.drivers import refuse_unseen_connections, traced
 from onefold.testing.jobs import enqueued, refuse_event_loop
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
+    from onefold.databases import Database
+    from onefold.testing.check_options import CheckOptions
     from onefold.testing.points import Point
     from onefold.testing.requests import RouteResponse
     from onefold.testing.snapshot import Snapshots
@@ -102,6 +104,7 @@ class IdempotencyCheck:
         self._home = _home(handler, caller)
         self._is_stopped = False
         self._awaited: Future[Any] | None = None
+        self._refusal: UsageError | None = None
         self.deliveries: int = 0
         self.response: RouteResponse | None = None
         self.onefold: Tenant | None = options.get("onefold")
@@ -172,6 +175,21 @@ class IdempotencyCheck:
             raise Crash  # the handler has caught it
         return value
 
+    def _refuse_other(self, database: Database) -> None:
+        if self.onefold is not None and database is self.onefold.context.database:
+            return
+        helps = (
+            "Use the Onefold of the job"
+            if isinstance(self.subject, JobSubject)
+            else "Give it to the check with onefold="
+        )
+        # The handler may catch it.
+        self._refusal = UsageError(
+            f"The handler writes with an Onefold that the check does not see. {helps}, or replace"
+            " it by a test double that declares effect(…)."
+        )
+        raise self._refusal
+
     def _await(
         self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None = None
     ) -> Any:
@@ -206,7 +224,7 @@ class IdempotencyCheck:
             stack.callback(self.snapshots.close)
             stack.callback(self._restore, self.snapshots.store())  # without the jobs of the check
             stack.enter_context(self._loops)
-            patch_imported = stack.enter_context(traced())
+            patch_imported = stack.enter_context(traced(self._refuse_other))
             if self.onefold is not None:
                 context = self.onefold.context
                 stack.enter_context(context.override(context.database.url, self._clock))
@@ -226,8 +244,8 @@ class IdempotencyCheck:
             clean = self._scenario([Trace()])
         if patch_imported():
             clean = self._scenario([Trace()])
-        if clean.error is not None:
-            raise clean.error
+        if (error := self._refusal or clean.error) is not None:
+            raise error
         if clean.response is not None and clean.response.status >= CLIENT_ERROR:
             raise UsageError(
                 f"The route answers the request with status {clean.response.status}:"
@@ -502,29 +520,6 @@ def _pause_points(points: Sequence[Point]) -> list[int]:
 # --- the call -----------------------------------------------------------------------------------
 
 
-class CheckOptions(TypedDict, total=False):
-    """The options of `assert_idempotent`."""
-
-    given: Callable[[], Any] | None
-    """Called before each scenario, after the rows were put back: resets doubles, adds rows."""
-    onefold: Tenant | None
-    """The Onefold of a route or a function. A job knows its own."""
-    database: str | None
-    """The URL of the database whose tables are compared; by default that of `onefold`."""
-    connect: Callable[[], Any] | None
-    """Opens the connection of a function; by default sqlite3 or psycopg."""
-    ignore: Iterable[str]
-    """Columns that are not compared: `updated_at`, or `orders.updated_at`."""
-    recorders: Sequence[list[Any]]
-    """Lists of test doubles. What is appended counts as an effect."""
-    followed_by: Sequence[Any]
-    """Requests, or arguments of the function, that follow: a duplicate may come after them."""
-    max_crash_points: int
-    """By default 200; of more, so many are chosen at random."""
-    seed: int
-    """Of the random choice."""
-
-
 def assert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions]) -> Coverage:
     """Prove that work may be delivered twice, also by processes that die: see the guide.
 
@@ -556,40 +551,10 @@ def _check(
     options: CheckOptions,
     loop: asyncio.AbstractEventLoop | None,
 ) -> IdempotencyCheck:
-    _checked(options)
+    check_options(options)
     frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     caller = Line(frame.f_code.co_filename, frame.f_lineno)
     return IdempotencyCheck(handler, args, options, loop, caller)
-
-
-def _checked(options: CheckOptions) -> None:
-    """Refuse what is no value of an option."""
-    checks.options(options, CheckOptions.__optional_keys__)
-    for name, value in options.items():
-        is_valid, valid = _VALID[name]
-        if not is_valid(value):
-            raise InvalidInput(name, f"must be {valid}, got {value!r}")
-
-
-def _is_list(value: Any, of: type) -> bool:
-    is_list = type(value) in {list, tuple, set, frozenset}
-    return is_list and all(isinstance(each, of) for each in value)
-
-
-_VALID: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "given": (lambda v: v is None or callable(v), "a function without parameters"),
-    "onefold": (lambda v: v is None or isinstance(v, Tenant), "an Onefold or a tenant"),
-    "database": (
-        lambda v: v is None or str(v).startswith(("sqlite:", "postgres:", "postgresql:")),
-        "a URL of SQLite or PostgreSQL",
-    ),
-    "connect": (lambda v: v is None or callable(v), "a function that opens a connection"),
-    "ignore": (lambda v: _is_list(v, str), "a list of columns"),
-    "recorders": (lambda v: _is_list(v, list), "a list of lists"),
-    "followed_by": (lambda v: isinstance(v, list | tuple), "a list of calls or requests"),
-    "max_crash_points": (lambda v: type(v) is int and v > 0, "a whole number from 1"),
-    "seed": (lambda v: type(v) is int, "a whole number"),
-}
 
 
 def _home(handler: Any, caller: Line) -> Line:

@@ -51,6 +51,7 @@ class SqliteSnapshots:
 
     def __init__(self, url: str) -> None:
         self._path = path_of(url)
+        self._copies: list[sqlite3.Connection] = []
 
     @cached_property
     def _target(self) -> sqlite3.Connection:
@@ -80,6 +81,7 @@ class SqliteSnapshots:
     def store(self) -> tuple[sqlite3.Connection, int]:
         """Copy the file into memory; with the version of its schema."""
         copy = _connect(":memory:", check_same_thread=False)
+        self._copies.append(copy)
         self._source.backup(copy)
         return copy, self._version()
 
@@ -120,8 +122,8 @@ class SqliteSnapshots:
 
     def close(self) -> None:
         """Close the connections."""
-        self._source.close()
-        self._target.close()
+        for connection in (self._source, self._target, *self._copies):
+            connection.close()
 
     def tables(self) -> list[Table]:
         """Read all rows."""

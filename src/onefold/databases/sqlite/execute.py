@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -39,9 +40,18 @@ def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) 
 
 
 def _execute_each(connection: sqlite3.Connection, statement: Statement, now: int) -> Rows:
+    run = connection.cursor().execute
+    if POSITIONS_WARN:
+        text, _ = compiled(statement.text, "named")
+        first = statement.columns[0]
+        named = [dict(zip(statement.columns, row, strict=True), now=now) for row in statement.rows]
+        return [(row[first],) for row in named if run(text, row).rowcount > 0]
     text = ordinal(statement.text, statement.columns)
-    cursor = connection.cursor()
-    return [(row[0],) for row in statement.rows if cursor.execute(text, (*row, now)).rowcount > 0]
+    return [(row[0],) for row in statement.rows if run(text, (*row, now)).rowcount > 0]
+
+
+POSITIONS_WARN: Final = (3, 12) <= sys.version_info < (3, 12, 4)
+"""These versions of Python take a position (`?1`) for a name. Names need half as long again."""
 
 
 def read(connection: sqlite3.Connection, sql: Sql, where: str) -> Identity | None:
