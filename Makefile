@@ -30,7 +30,7 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo shop django-shop docs screenshots reference test check format soak bench lock clean
+.PHONY: help run demo shop django-shop docs screenshots reference test prove soak check format bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,12 +57,20 @@ screenshots: $(VENV)/.dev ## write the pictures of the dashboard into docs/image
 reference: $(VENV)/.dev ## write the generated parts of docs/reference: events, help of commands
 	$(BIN)/python tools/reference.py
 
-test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
+test: $(VENV)/.dev ## prove each rule once, on SQLite and PostgreSQL, with coverage
 	@tools/debian-packages $(DEBIAN_PACKAGES)
 	@# They wait for processes and for PostgreSQL: three at a time leave no core idle.
 	$(BIN)/pytest --numprocesses=3 $(UPPER_TESTS)
 	$(BIN)/pytest --numprocesses=3 --cov --cov-report= $(addprefix --ignore=,$(UPPER_TESTS))
 	$(BIN)/coverage report --include='src/onefold/model/*,src/onefold/operations/*' --fail-under=100
+
+prove: $(VENV)/.dev ## run the long proofs, all combinations, and other interpreters (ONEFOLD_PROOF_SEED=…: repeat)
+	@tools/debian-packages $(DEBIAN_PACKAGES)
+	ONEFOLD_PROOF=prove BIN=$(BIN) tools/prove --numprocesses=3
+	$(BIN)/python tools/pythons.py
+
+soak: $(VENV)/.dev ## run all tests, with larger numbers
+	ONEFOLD_PROOF=soak $(BIN)/pytest --numprocesses=3 --timeout=3600
 
 check: $(VENV)/.dev ## check format, style, types, imports, links of the docs and the lock
 	$(BIN)/ruff format --check
@@ -79,10 +87,6 @@ check: $(VENV)/.dev ## check format, style, types, imports, links of the docs an
 format: $(VENV)/.dev ## format the code and mend what ruff can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
-
-soak: $(VENV)/.dev ## run races, crashes, models and kills at length
-	ONEFOLD_SOAK=1 $(BIN)/pytest --timeout=3600 tests/race tests/crash tests/model tests/cron tests/examples tests/kill tests/client \
-		tests/server/processes tests/server/schema tests/limits tests/sql_function tests/contract tests/pgbouncer
 
 bench: $(BENCH_VENV)/.bench ## measure Onefold beside raw SQL and its peers, over TCP (ONLY=enqueue: a part; SOCKET=unix)
 	@$(BENCH_VENV)/bin/python -m bench

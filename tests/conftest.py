@@ -1,18 +1,29 @@
 """What every test may ask for. Fixtures that need room live in `fixtures/`, by concern."""
 
+import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-from tests.fixtures.soak import SOAK
+pytest_plugins = [
+    "tests.fixtures.migrated",
+    "tests.fixtures.not_run",
+    "tests.fixtures.postgres",
+    "tests.fixtures.proof",
+]
 
-pytest_plugins = ["tests.fixtures.migrated", "tests.fixtures.not_run", "tests.fixtures.postgres"]
 
-# No deadline per example: two busy cores make honest examples slow, and pytest-timeout is there.
-settings.register_profile("test", max_examples=25, stateful_step_count=30, deadline=None)
-settings.register_profile("soak", max_examples=1000, stateful_step_count=60, deadline=None)
-settings.load_profile("soak" if SOAK else "test")
+def pytest_configure() -> None:
+    """Heed SIGINT and SIGQUIT, also where nohup or a script has begun the run without them.
+
+    Children inherit that a signal is ignored, and many tests interrupt or quit a child.
+    """
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import packages_distributions, requires
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -37,7 +39,13 @@ except ImportError as error:
 """
 
 
-@pytest.mark.parametrize(("module", "blocked", "package"), PARTS)
+def and_prove(cases: Iterable[tuple[str, ...]]) -> list[Any]:
+    """Each is a process that imports much: the first runs in `make test`, all in `make prove`."""
+    first, *others = cases
+    return [first, *[pytest.param(*case, marks=pytest.mark.prove) for case in others]]
+
+
+@pytest.mark.parametrize(("module", "blocked", "package"), and_prove(PARTS))
 def test_a_missing_part_names_the_command_that_installs_it(
     module: str, blocked: str, package: str
 ) -> None:
@@ -96,7 +104,7 @@ def packages() -> dict[str, set[str]]:
     return {top: set(map(canonicalize_name, names)) for top, names in found.items()}
 
 
-@pytest.mark.parametrize(("extra", "module"), MODULES.items())
+@pytest.mark.parametrize(("extra", "module"), and_prove(MODULES.items()))
 def test_an_extra_alone_is_enough_for_its_part(
     extra: str, module: str, packages: dict[str, set[str]]
 ) -> None:

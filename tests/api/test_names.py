@@ -108,9 +108,3 @@ def test_using_sqlite_takes_no_other_driver(sqlite_url: str) -> None:
 
     assert "sqlite3" in imported
     assert imported.isdisjoint({"psycopg", "psycopg_pool", "asyncpg"})
-
-
-def test_the_version_is_the_one_of_the_package() -> None:
-    from importlib.metadata import version
-
-    assert onefold.__version__ == version("onefold")

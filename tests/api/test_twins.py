@@ -136,22 +136,6 @@ def test_nothing_outside_of_app_uses_a_private_attribute_of_it() -> None:
     assert used == set()
 
 
-@pytest.mark.parametrize(
-    ("kind", "sync", "awaited"),
-    [
-        (Onefold, "__enter__", "__aenter__"),
-        (Onefold, "__exit__", "__aexit__"),
-        (OnceContext, "__enter__", "__aenter__"),
-        (OnceContext, "__exit__", "__aexit__"),
-        (Lock, "__enter__", "__aenter__"),
-        (Lock, "__exit__", "__aexit__"),
-    ],
-)
-def test_it_is_a_context_manager_of_both_colours(kind: type, sync: str, awaited: str) -> None:
-    assert inspect.iscoroutinefunction(getattr(kind, awaited))
-    assert not inspect.iscoroutinefunction(getattr(kind, sync))
-
-
 @each_class
 def test_options_are_keyword_only(kind: type) -> None:
     """After the second argument, a bare value would say nothing to a reader."""

@@ -26,16 +26,6 @@ async def stored(crowd: Crowd) -> dict[str, Any]:
 
 
 class TestCommits:
-    async def test_enqueues_share_one(self, crowd: Crowd) -> None:
-        commits = Commits(crowd.place, "job")
-
-        answers = values(await crowd.at_once(*(enqueue(payload=n) for n in range(SIZE))))
-
-        assert commits.count() <= crowd.most_commits
-        jobs = await stored(crowd)
-        assert [jobs[answer.id].payload for answer in answers] == list(range(SIZE))
-        assert all(answer.inserted for answer in answers)
-
     async def test_enqueues_with_keys_of_every_sort_share_one(self, crowd: Crowd) -> None:
         commits = Commits(crowd.place, "job")
 
@@ -142,20 +132,6 @@ class TestAnswers:
 
         assert len({id(answer.error) for answer in answers}) == SIZE
 
-    async def test_of_a_crowd_that_wants_no_duplicates_all_but_one_are_refused(
-        self, crowd: Crowd
-    ) -> None:
-        answers = await crowd.at_once(*[enqueue(unique_key="k", on_duplicate="raise")] * SIZE)
-
-        (winner,) = [answer.get() for answer in answers if answer.error is None]
-        refused = [answer.error for answer in answers if answer.error is not None]
-        assert winner.inserted
-        assert {error.holder_id for error in refused if isinstance(error, AlreadyEnqueued)} == {
-            winner.id
-        }
-        assert len(refused) == SIZE - 1
-        assert list(await stored(crowd)) == [winner.id]
-
     async def test_a_key_that_is_used_for_something_else_is_its_users_error(
         self, crowd: Crowd
     ) -> None:
@@ -188,13 +164,6 @@ class TestAnswers:
             assert isinstance(answer.error, LeaseLost) == (number in stale)
         for number in set(range(SIZE)) - stale:
             assert (await crowd.onefold.claim("crowd", str(number))).result == number
-
-    async def test_a_word_that_is_said_by_many_counts_once(self, crowd: Crowd) -> None:
-        claim = await claimed(crowd, 1)
-
-        values(await crowd.at_once(*[settle(claim, "done")] * SIZE))
-
-        assert (await crowd.onefold.claim("crowd", "1")).result == "done"
 
     async def test_policies_and_surfaces_mix(self, crowd: Crowd) -> None:
         await crowd.onefold.enqueue("mail", "old", unique_key="replaced")
@@ -229,32 +198,6 @@ class TestAnswers:
             "new", "old", "next", "kept", "raised", "strict", "debounced", "plain",
         }  # fmt: skip
         assert (await crowd.onefold.claim("crowd", "1")).result == "done"
-
-    async def test_the_newest_request_of_a_crowd_replaces_the_others(self, crowd: Crowd) -> None:
-        calls = [enqueue(payload=n, unique_key="k", on_duplicate="replace") for n in range(SIZE)]
-
-        answers = values(await crowd.at_once(*calls))
-
-        (job,) = (await stored(crowd)).values()
-        assert {answer.id for answer in answers} == {job.id}
-        assert sum(answer.inserted for answer in answers) == 1
-        assert job.payload in range(SIZE)
-
-    async def test_a_crowd_that_reruns_gets_one_successor(self, crowd: Crowd) -> None:
-        await crowd.onefold.enqueue("mail", "old", unique_key="k")
-        (taken,) = await crowd.onefold.deliveries.take(worker="w", lease=HOUR)
-
-        answers = values(
-            await crowd.at_once(
-                *(enqueue(payload=n, unique_key="k", on_duplicate="rerun") for n in range(SIZE))
-            )
-        )
-        await crowd.onefold.deliveries.finish([taken])
-
-        assert {answer.id for answer in answers} == {taken.id}
-        jobs = await stored(crowd)
-        assert len(jobs) == 2
-        assert [job.payload in range(SIZE) for job in jobs.values() if job.id != taken.id] == [True]
 
 
 @pytest.mark.parametrize("bad", ["unique_key", "payload"])

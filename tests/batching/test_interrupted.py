@@ -19,14 +19,14 @@ import pytest
 from onefold import Closed, Onefold, WouldDeadlock
 from onefold.databases.batching import KeyHeld, ThreadGroup
 from tests.batching.crowd import Crowd, has_asked, is_idle
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.race.crew import DEADLINE
 from tests.race.waiting import until
 from tests.unit.test_batching import answered, item, listed, threads_of
 from tests.unit.test_batching import is_idle as is_idle_group
 
 SIZE = 6
-INTERRUPTS = repetitions(200, soak=2_000)
+INTERRUPTS = repetitions(60, soak=2_000)
 LOOK = 0.05
 """Seconds after which somebody asks for its turn, come what may.
 

@@ -110,6 +110,7 @@ class Settles(Crowded):
             assert answer.result == number
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("kind", [Enqueues, Settles])
 def test_a_death_in_a_shared_commit_leaves_every_answer_true_and_nothing_half(
     place: Place, colour: Colour, kind: type[Enqueues | Settles], tmp_path: Path

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.batching.crowd import Crowd, enqueue, settle
+from tests.fixtures.proof import proved
 from tests.race.crew import values
 
 SIZE = 10
@@ -16,11 +17,13 @@ HOUR = timedelta(hours=1)
     "options",
     [
         {},
-        {"unique_key": "k"},
-        {"idempotency_key": "p"},
         {"unique_key": "k", "idempotency_key": "p"},
-        {"unique_key": "k", "on_duplicate": "raise"},
-        {"unique_key": "k", "on_duplicate": "replace"},
+        *proved(
+            {"unique_key": "k"},
+            {"idempotency_key": "p"},
+            {"unique_key": "k", "on_duplicate": "raise"},
+            {"unique_key": "k", "on_duplicate": "replace"},
+        ),
     ],
     ids=lambda options: ", ".join(options) or "no key",
 )

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import postgres
 from bench.duplicate_plan import DUPLICATES
 from bench.play import play
 from bench.usage import PROC
 from bench.values import Contestant, Measurement, Order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 JOBS = 20
@@ -24,23 +22,18 @@ EACH = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with postgres.server(tmp_path_factory.mktemp("bench") / "postgres") as url:
-        yield url
-
-
+@pytest.mark.parametrize("server_url", ["tcp"], indirect=True)
 @pytest.mark.parametrize(("measurement", "contestant"), EACH)
 def test_a_contestant_plays_to_its_end(
     measurement: Measurement,
     contestant: Contestant,
     tmp_path: Path,
-    request: pytest.FixtureRequest,
+    server_url: str,
 ) -> None:
     on_postgres = measurement.database == "postgres"
     url = f"sqlite:///{tmp_path / 'bench.db'}"
     if on_postgres:
-        url = request.getfixturevalue("server_url")
+        url = server_url
     options = {**measurement.options, **contestant.options}
 
     lap = play(Order(contestant.plays, url, JOBS, options))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.contestants import http_client
 from bench.http_plan import HTTP
 from bench.play import play
 from bench.values import Contestant, Order
@@ -30,10 +29,3 @@ def test_a_contestant_plays_to_its_end(contestant: Contestant, tmp_path: Path) -
     lap = play(Order(contestant.plays, url, JOBS, contestant.options))
 
     assert lap.jobs == JOBS
-
-
-def test_a_request_has_a_key_of_its_own_and_the_same_when_it_comes_again() -> None:
-    requests = [http_client.keyed(number) for number in range(JOBS)]
-
-    assert len({str(each.headers) for each in requests}) == JOBS
-    assert requests == [http_client.keyed(number) for number in range(JOBS)]

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
-from bench import meter, postgres
+from bench import meter
 from bench.usage import PROC, cpu_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(not PROC.exists(), reason="this system has no /proc")
 
 WORK = b"select count(*) from generate_series(1, 300000)"
-WRITE = b"create table written as select n, repeat('x', 100) from generate_series(1, 1000) as n"
 
 
-@pytest.fixture(scope="module", params=["tcp", "unix"])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that no other test uses."""
-    with postgres.server(tmp_path_factory.mktemp("bench") / "postgres", request.param) as started:
-        yield started
+@pytest.fixture
+def url(server_url: str) -> str:
+    return server_url
 
 
 def connected(url: str) -> psycopg.Connection[tuple[object, ...]]:
@@ -36,13 +29,6 @@ def started(stack: ExitStack, url: str) -> meter.Meter:
     assert opened is not None
     opened.start()
     return opened
-
-
-def test_the_server_is_reached_in_the_way_that_is_asked_for(url: str) -> None:
-    with connected(url) as connection:
-        ((address,),) = connection.execute("select inet_server_addr()").fetchall()
-
-    assert (address is None) == ("host=" in url)
 
 
 def test_a_connection_that_stays_is_counted(url: str) -> None:
@@ -95,19 +81,3 @@ def test_connections_of_the_benchmark_itself_are_not_counted(url: str) -> None:
         spent = watched.stop()
 
     assert spent.backends < used
-
-
-def test_what_is_written_is_counted_in_bytes(url: str) -> None:
-    with ExitStack() as stack:
-        connection = stack.enter_context(connected(url))
-        connection.execute("drop table if exists written")
-        watched = started(stack, url)
-        connection.execute(WRITE)
-        spent = watched.stop()
-
-    assert spent.wal_bytes > 100 * 1000
-
-
-def test_sqlite_has_no_server() -> None:
-    with meter.opened("sqlite:///bench.db") as opened:
-        assert opened is None

@@ -29,13 +29,6 @@ def waiting(*words: str) -> Generator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with us."""
-    with waiting() as process:
-        yield process
-
-
-@pytest.fixture
 def left_behind(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the command line of a server on the folder, as its file says."""
     with waiting("postgres", "-D", str(tmp_path)) as process:
@@ -53,16 +46,6 @@ def test_a_server_that_was_left_behind_is_stopped(
     stop(tmp_path)
 
     assert left_behind.wait() == -signal.SIGQUIT
-
-
-def test_a_process_that_has_the_number_by_now_is_left_alone(
-    tmp_path: Path, bystander: subprocess.Popen[bytes]
-) -> None:
-    name(tmp_path, bystander.pid)
-
-    stop(tmp_path)
-
-    assert bystander.poll() is None
 
 
 def test_the_server_of_another_folder_is_left_alone(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bench.rounds import EXTRA, TOLERATED, measure
+from bench.rounds import EXTRA, measure
 from tests.bench.laps import lap, measurement
 
 if TYPE_CHECKING:
@@ -35,22 +35,12 @@ def test_contestants_alternate() -> None:
     assert [run.turn for run in runs] == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_quiet_run_is_not_set_aside() -> None:
-    assert not any(run.set_aside for run in measured(3, {"raw": [TOLERATED]}))
-
-
 def test_a_run_that_was_stolen_from_is_set_aside_and_repeated_in_an_extra_round() -> None:
     runs = measured(3, {"raw": [QUIET, STORM]})
 
     assert [run.contestant for run in runs[9:]] == ["raw"]
     assert [run.turn for run in runs if run.set_aside] == [1]
     assert len([run for run in runs if run.contestant == "raw" and not run.set_aside]) == 3
-
-
-def test_those_who_run_again_alternate_too() -> None:
-    runs = measured(3, {"onefold": [STORM, STORM], "peer": [STORM, STORM]})
-
-    assert [run.contestant for run in runs[9:]] == ["onefold", "peer", "onefold", "peer"]
 
 
 def test_nobody_runs_more_than_the_extra_rounds_and_every_run_is_kept() -> None:

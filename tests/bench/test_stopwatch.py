@@ -19,26 +19,6 @@ def test_steal_is_a_share_of_the_time_that_has_passed() -> None:
     assert Ticks.parse(LATER).steal_since(Ticks.parse(EARLIER)) == pytest.approx(30 / 300)
 
 
-def test_a_machine_on_which_no_time_has_passed_was_not_stolen_from() -> None:
-    assert Ticks.parse(EARLIER).steal_since(Ticks.parse(EARLIER)) == 0
-
-
-def test_an_old_kernel_knows_no_steal() -> None:
-    assert Ticks.parse("cpu  100 0 50 800\n") == Ticks(total=950, stolen=0)
-
-
-def test_a_watch_has_a_lap_when_its_work_is_done() -> None:
-    watch = Stopwatch()
-
-    with watch.running(7):
-        unfinished = watch.lap
-
-    assert unfinished is None
-    assert watch.lap is not None
-    assert watch.lap.jobs == 7
-    assert watch.lap.seconds > 0
-
-
 def test_work_that_failed_has_no_lap() -> None:
     watch = Stopwatch()
 

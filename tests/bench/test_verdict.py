@@ -7,11 +7,7 @@ import pytest
 
 from bench.values import Target
 from bench.verdict import complete, figure, figures, verdicts
-from tests.bench.laps import ONEFOLD, PEER, RAW, lap, marked, measurement, quiet_runs, run
-
-
-def test_a_rate_is_jobs_by_seconds() -> None:
-    assert lap(250).rate == pytest.approx(250)
+from tests.bench.laps import ONEFOLD, PEER, RAW, marked, measurement, run
 
 
 def test_a_figure_is_the_median_of_its_contestants_runs() -> None:
@@ -25,38 +21,12 @@ def test_a_figure_is_the_median_of_its_contestants_runs() -> None:
     assert (found.runs, found.set_aside, found.noisy) == (3, 0, False)
 
 
-def test_a_run_that_was_set_aside_is_counted_and_does_not_count() -> None:
-    runs = [run(ONEFOLD, 100), run(ONEFOLD, 1, set_aside=True), run(ONEFOLD, 300)]
-
-    found = figure("onefold", runs)
-
-    assert found.median == pytest.approx(200)
-    assert found.lowest == pytest.approx(100)
-    assert (found.runs, found.set_aside) == (2, 1)
-
-
-def test_a_contestant_without_a_quiet_run_has_a_figure_that_says_so() -> None:
-    found = figure("onefold", [run(ONEFOLD, 100, set_aside=True)] * 5)
-
-    assert found.median == pytest.approx(100)
-    assert found.noisy
-
-
 @pytest.mark.parametrize(("quiet", "noisy"), [(1, True), (2, True), (3, False), (4, False)])
 def test_a_figure_of_fewer_than_three_quiet_runs_is_noisy(quiet: int, *, noisy: bool) -> None:
     found = figure("onefold", [run(ONEFOLD, 100)] * quiet + [run(ONEFOLD, 1, set_aside=True)] * 2)
 
     assert found.median == pytest.approx(100)
     assert found.noisy is noisy
-
-
-def test_the_runs_of_another_measurement_are_not_looked_at() -> None:
-    runs = [run(ONEFOLD, 100), run(RAW, 100), run(PEER, 100)]
-    other = [msgspec.structs.replace(each, measurement="sqlite.take") for each in runs]
-
-    found = figures(measurement(), [*runs, *other])
-
-    assert {each.contestant: each.runs for each in found} == {"onefold": 1, "raw": 1, "peer": 1}
 
 
 def test_a_measurement_that_was_interrupted_has_nothing_to_compare() -> None:
@@ -75,16 +45,6 @@ def test_a_target_is_reached_by_the_ratio_of_medians(rate: float, *, reached: bo
 
     assert verdict.value == pytest.approx(rate / 100)
     assert verdict.reached is reached
-
-
-def test_a_ratio_is_as_noisy_as_either_side() -> None:
-    runs = [*quiet_runs(ONEFOLD, 100), *quiet_runs(RAW, 100)[1:], *quiet_runs(PEER, 100)]
-    both = measurement(Target("onefold", "raw", 1), Target("onefold", "peer", 1))
-
-    beside_raw, beside_peer = verdicts(both, runs)
-
-    assert beside_raw.noisy
-    assert not beside_peer.noisy
 
 
 def test_a_reading_other_than_the_rate_is_what_the_run_has_marked() -> None:
@@ -107,12 +67,3 @@ def test_a_target_may_be_a_ratio_that_is_not_to_be_more(value: float, *, reached
 
     assert verdict.value == pytest.approx(value / 4)
     assert verdict.reached is reached
-
-
-def test_a_target_against_nobody_is_the_median_itself() -> None:
-    target = Target("onefold", None, at_most=2.5, reading="p50 ms")
-
-    (verdict,) = verdicts(measurement(target), [marked(ONEFOLD, 2), marked(ONEFOLD, 4)])
-
-    assert verdict.value == pytest.approx(3)
-    assert not verdict.reached

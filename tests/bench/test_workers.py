@@ -30,12 +30,14 @@ def test_a_worker_process_handles_all_jobs_and_its_memory_is_known(url: str) -> 
     assert set(lap.marks) == {"MB after a fifth", "MB at the end", "growth"}
 
 
+@pytest.mark.prove
 def test_fewer_jobs_are_handled_by_those_who_are_slow(url: str) -> None:
     lap = play(Order("workers.drain", url, JOBS, {**OPTIONS, "one_in": 2}))
 
     assert 0 < lap.jobs <= JOBS // 2
 
 
+@pytest.mark.prove
 def test_the_time_from_a_call_to_its_handler_is_sampled(url: str) -> None:
     lap = play(Order("workers.latency", url, 5, OPTIONS))
 
@@ -44,6 +46,7 @@ def test_the_time_from_a_call_to_its_handler_is_sampled(url: str) -> None:
     assert lap.marks["p99 / p50"] >= 1
 
 
+@pytest.mark.prove
 def test_a_worker_process_that_ends_is_a_failure(url: str) -> None:
     with pytest.raises(RuntimeError, match=r"A worker process has ended"):
         play(Order("workers.drain", url, JOBS, {**OPTIONS, "concurrency": 0}))

@@ -1,4 +1,4 @@
-"""Callers' connections: a test that asks for `kind` runs with every library, colour and setting."""
+"""Callers' connections: a test that asks for `kind` runs with them."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -15,11 +15,13 @@ __all__ = ["effects", "pytest_pyfunc_call", "store"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The kind says the database and the colour."""
+    """The kind says the database and the colour; without `every_kind`, one of each library."""
     given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "kind" in metafunc.fixturenames and ("kind", "dialect") not in given:
-        kinds = [(kind, kind.dialect) for kind in EVERY]
-        metafunc.parametrize(("kind", "dialect"), kinds, ids=[kind.name for kind in EVERY])
+        every = metafunc.definition.get_closest_marker("every_kind") is not None
+        kinds = [kind for kind in EVERY if every or kind.is_common]
+        pairs = [(kind, kind.dialect) for kind in kinds]
+        metafunc.parametrize(("kind", "dialect"), pairs, ids=[kind.name for kind in kinds])
 
 
 @pytest.fixture

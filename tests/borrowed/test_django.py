@@ -4,22 +4,19 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.cache import cache
-from django.core.handlers.wsgi import WSGIHandler
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.http import HttpRequest, HttpResponse
-from django.test import Client, RequestFactory, override_settings
+from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
 from django.utils.connection import ConnectionProxy
 
 from onefold import (
-    AlreadyEnqueued,
     NoTransaction,
     Onefold,
     SerializationConflict,
@@ -67,17 +64,6 @@ def test_outside_atomic_there_is_no_transaction(store: Store, alias: str, effect
     assert len(effects.jobs) == 1
 
 
-def test_a_durable_block_commits_the_job(store: Store, alias: str, effects: Effects) -> None:
-    onefold, durable = store.open(), transaction.atomic(using=alias, durable=True)
-    with durable:
-        enqueue(onefold, alias, "kept")
-    with pytest.raises(ZeroDivisionError), durable:  # noqa: PT012 - the body is what fails
-        enqueue(onefold, alias, "gone")
-        raise ZeroDivisionError
-
-    assert effects.jobs == [("email", "kept")]
-
-
 def test_a_nested_block_that_fails_takes_its_job_with_it(
     store: Store, alias: str, effects: Effects
 ) -> None:
@@ -91,21 +77,6 @@ def test_a_nested_block_that_fails_takes_its_job_with_it(
             enqueue(onefold, alias, "inner")
 
     assert effects.jobs == [("email", "inner"), ("email", "outer")]
-
-
-def test_our_error_can_be_caught_inside_the_block(
-    store: Store, alias: str, effects: Effects
-) -> None:
-    onefold = store.open()
-    onefold.enqueue("email", unique_key="held")
-    with transaction.atomic(using=alias):
-        enqueue(onefold, alias, "kept")
-        with pytest.raises(AlreadyEnqueued):
-            onefold.within(connections[alias]).enqueue(
-                "email", unique_key="held", on_duplicate="raise"
-            )
-
-    assert effects.jobs == [("email", "held"), ("email", "kept")]
 
 
 def test_a_block_that_must_be_left_is_told_so_by_django(
@@ -144,23 +115,6 @@ def test_the_connection_of_the_thread_stands_for_a_database(
         onefold.within(proxy).enqueue("email", unique_key="k")
 
     assert isinstance(connection, ConnectionProxy)
-    assert effects.jobs == [("email", "k")]
-
-
-def test_a_once_in_a_failed_block_is_as_if_it_had_never_been(
-    store: Store, alias: str, effects: Effects
-) -> None:
-    onefold = store.open()
-    with (
-        pytest.raises(ZeroDivisionError),
-        transaction.atomic(using=alias),
-        onefold.within(connections[alias]).once("import", "sha"),
-    ):
-        raise ZeroDivisionError
-    with transaction.atomic(using=alias), onefold.within(connections[alias]).once("import", "sha"):
-        enqueue(onefold, alias, "k")
-
-    assert effects.claims == [("sha", 1)]
     assert effects.jobs == [("email", "k")]
 
 
@@ -215,15 +169,6 @@ def test_a_view_that_is_not_atomic_has_no_transaction(shop: Client, effects: Eff
         Client().get("/unprotected")
 
     assert effects.jobs == []
-
-
-def test_the_handler_itself_serves_such_a_request(shop: Client, effects: Effects) -> None:
-    request = RequestFactory().get("/order", {"key": "kept"})
-
-    response = WSGIHandler().get_response(request)
-
-    assert response.status_code == 200
-    assert effects.jobs == [("email", "kept")]
 
 
 # --- statements -----------------------------------------------------------------------------------
@@ -313,22 +258,6 @@ def test_what_only_looks_like_a_connection_is_refused(store: Store, alias: str) 
         onefold.within(connection)  # no DATABASES: Django's dummy
 
 
-def test_a_connection_to_another_database_is_refused(
-    store: Store, alias: str, other_database: str, tmp_path: Any
-) -> None:
-    onefold = store.open()
-    there = f"sqlite:///{tmp_path / 'other.db'}" if store.dialect == "sqlite" else other_database
-    elsewhere = add_database(database_settings(Store(store.dialect, there)))
-
-    with (
-        transaction.atomic(using=elsewhere),
-        pytest.raises(WrongConnection, match="would not cover the job"),
-    ):
-        enqueue(onefold, elsewhere, "k")
-
-    remove_database(elsewhere)
-
-
 def test_a_connection_that_is_closed_inside_its_block_is_refused(
     store: Store, alias: str, effects: Effects
 ) -> None:
@@ -393,11 +322,3 @@ def test_an_event_loop_is_told_to_use_a_thread(store: Store, alias: str, effects
     asyncio.run(view())
     asyncio.run(better_view())
     assert effects.jobs == [("email", "k")]
-
-
-def test_its_calls_are_not_awaited(store: Store, alias: str) -> None:
-    onefold = store.open()
-    with transaction.atomic(using=alias):
-        within = onefold.within(connections[alias])
-        with pytest.raises(WrongConnection, match="without the leading a"):
-            asyncio.run(within.aenqueue("email"))

@@ -14,23 +14,17 @@ from onefold import Busy, DatabaseBusy, Job, Onefold, SerializationConflict
 from onefold.claims import Replay, Won
 from tests.fixtures.colours import Coloured, Dialect, Store
 from tests.fixtures.connection import Connection, Kind
-from tests.fixtures.connections import PLAIN, Effects, alongside, kinds
+from tests.fixtures.connections import PLAIN, Effects, alongside, with_kinds
+from tests.fixtures.patience import HANG
 
 LEVELS = ["read committed", "repeatable read", "serializable"]
 
 # And those whose library wraps what the driver says.
-ON_POSTGRES = [
-    *(kind for kind in PLAIN if kind.dialect == "postgres"),
-    *kinds(
-        "sqlalchemy-psycopg2-session",
-        "sqlalchemy-async-asyncpg-session",
-        "django-postgres",
-    ),
-]
-on_postgres = pytest.mark.parametrize(
-    ("kind", "dialect"),
-    [(kind, kind.dialect) for kind in ON_POSTGRES],
-    ids=[kind.name for kind in ON_POSTGRES],
+on_postgres = with_kinds(
+    *(kind.name for kind in PLAIN if kind.dialect == "postgres"),
+    "sqlalchemy-psycopg2-session",
+    "sqlalchemy-async-asyncpg-session",
+    "django-postgres",
 )
 on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
 
@@ -44,43 +38,44 @@ async def snapshot(kind: Kind, store: Store, level: str) -> Connection:
     return connection
 
 
-def take(onefold: Onefold) -> list[Job]:
-    return onefold.deliveries.take(limit=1, worker="w", lease=timedelta(minutes=1))
+def take(onefold: Onefold, queue: str) -> list[Job]:
+    return onefold.deliveries.take([queue], worker="w", lease=timedelta(minutes=1))
 
 
 @on_postgres
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("change", ["none", "inserted", "taken", "heartbeaten", "finished"])
 async def test_a_duplicate_at_every_level_and_after_every_change(
-    kind: Kind, store: Store, onefold: Coloured, level: str, change: str
+    kind: Kind, store: Store, onefold: Coloured, level: str
 ) -> None:
     """What happened to the holder after the caller's snapshot decides."""
     outside: Onefold = store.open()
-    held = None if change == "inserted" else outside.enqueue("email", unique_key="k")
-    jobs = take(outside) if change in {"heartbeaten", "finished"} else []
-    connection = await snapshot(kind, store, level)
-    match change:
-        case "inserted":
-            held = outside.enqueue("email", unique_key="k")
-        case "taken":
-            take(outside)
-        case "heartbeaten":
-            outside.deliveries.heartbeat(jobs, lease=timedelta(minutes=2))
-        case "finished":
-            outside.deliveries.finish(jobs)
-        case _:
-            pass
-    within = onefold.within(connection.raw)
+    for change in ("none", "inserted", "taken", "heartbeaten", "finished"):
+        key: Any = {"unique_key": change, "queue": change}
+        held = None if change == "inserted" else outside.enqueue("email", **key)
+        jobs = take(outside, change) if change in {"heartbeaten", "finished"} else []
+        connection = await snapshot(kind, store, level)
+        match change:
+            case "inserted":
+                held = outside.enqueue("email", **key)
+            case "taken":
+                take(outside, change)
+            case "heartbeaten":
+                outside.deliveries.heartbeat(jobs, lease=timedelta(minutes=2))
+            case "finished":
+                outside.deliveries.finish(jobs)
+            case _:
+                pass
+        within = onefold.within(connection.raw)
 
-    if level != "read committed" and change in {"inserted", "taken", "heartbeaten"}:
-        with pytest.raises(SerializationConflict, match="run the whole transaction again"):
-            await within.enqueue("email", unique_key="k")
-    else:
-        answer = await within.enqueue("email", unique_key="k")
-        assert held is not None
-        assert answer.duplicate == (change != "finished")
-        assert (answer.id == held.id) == (change != "finished")
-    await connection.rollback()
+        if level != "read committed" and change in {"inserted", "taken", "heartbeaten"}:
+            with pytest.raises(SerializationConflict, match="run the whole transaction again"):
+                await within.enqueue("email", **key)
+        else:
+            answer = await within.enqueue("email", **key)
+            assert held is not None
+            assert answer.duplicate == (change != "finished"), change
+            assert (answer.id == held.id) == (change != "finished"), change
+        await connection.rollback()
 
 
 @on_postgres
@@ -113,10 +108,10 @@ async def test_the_second_of_two_open_transactions_waits_for_the_first(
     await first.begin()
     holder = await onefold.within(first.raw).enqueue("email", unique_key="k")
     waiting = asyncio.create_task(alongside(kind.colour, second))
-    assert await asyncio.to_thread(asked.wait, 30)
+    assert await asyncio.to_thread(asked.wait, HANG)
     await _until_somebody_waits(store)
     await getattr(first, end)()
-    answer = await asyncio.wait_for(waiting, 30)
+    answer = await asyncio.wait_for(waiting, HANG)
 
     if end == "rollback":
         assert answer.inserted
@@ -132,7 +127,7 @@ async def _until_somebody_waits(store: Store) -> None:
         "select count(*) from pg_locks w join pg_locks h using (pid)"
         " where not w.granted and h.relation = to_regclass(%s)"
     )
-    deadline = asyncio.get_running_loop().time() + 30
+    deadline = asyncio.get_running_loop().time() + HANG
     async with await psycopg.AsyncConnection.connect(store.url, autocommit=True) as connection:
         while asyncio.get_running_loop().time() < deadline:
             cursor = await connection.execute(question, [store.table("job")])
@@ -200,7 +195,7 @@ async def test_our_own_transactions_do_not_depend_on_the_servers_default(
         await _until_somebody_waits(store)
         raw.commit()
 
-        answer = await asyncio.wait_for(waiting, 30)
+        answer = await asyncio.wait_for(waiting, HANG)
 
         assert (answer.id, answer.duplicate) == (holder.id, True)
 

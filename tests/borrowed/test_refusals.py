@@ -11,134 +11,89 @@ import psycopg_pool
 import pytest
 
 from onefold import NoTransaction, Onefold, WrongConnection
-from tests.fixtures.colours import Dialect, Store
-from tests.fixtures.connections import Effects
+from tests.fixtures.colours import Coloured, Dialect, Store
+from tests.fixtures.connection import Kind
+from tests.fixtures.connections import PLAIN, Effects, with_kinds
 
 on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
 on_postgres = pytest.mark.parametrize("dialect", ["postgres"])
+ONE_OF_EACH = (
+    "sqlite3-legacy", "psycopg-tuples", "psycopg-async-tuples", "asyncpg-plain",
+    "sqlalchemy-psycopg2-session", "sqlalchemy-async-asyncpg-session", "django-postgres",
+    "django-sqlite",
+)  # fmt: skip
 on_both = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 
 
-@on_sqlite
-def test_sqlite_in_autocommit_without_a_transaction_is_refused(
-    store: Store, dialect: Dialect, effects: Effects
+@with_kinds("sqlite3-begin", "psycopg-block", "psycopg-async-block", "asyncpg-plain")
+async def test_a_connection_without_a_transaction_is_refused(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:
-    raw = sqlite3.connect(store.path, isolation_level=None)
-    onefold = store.open()
-
+    connection = await kind.connect(store)
     with pytest.raises(NoTransaction, match="Open a transaction around the call"):
-        onefold.within(raw)
+        onefold.within(connection.raw)
 
-    raw.execute("begin")
-    within = onefold.within(raw)
-    within.enqueue("email")
-    raw.execute("commit")
-    with pytest.raises(NoTransaction):
-        within.enqueue("email")
-    raw.close()
+    await connection.begin()
+    within = onefold.within(connection.raw)
+    await within.enqueue("email")
+    await connection.commit()
+
+    with pytest.raises(NoTransaction, match="has no open"):
+        await within.enqueue("email")
     assert len(effects.jobs) == 1
 
 
-@on_postgres
-def test_psycopg_in_autocommit_without_a_transaction_is_refused(
-    store: Store, dialect: Dialect, effects: Effects
-) -> None:
-    onefold = store.open()
-    with psycopg.connect(store.url, autocommit=True) as raw:
-        with pytest.raises(NoTransaction):
-            onefold.within(raw)
+@with_kinds(*ONE_OF_EACH)
+async def test_the_other_colour_is_refused(kind: Kind, store: Store) -> None:
+    connection = await kind.connect(store)
+    await connection.begin()
+    within: Any = store.open().within(connection.raw)
 
-        with raw.transaction():
-            within = onefold.within(raw)
-            within.enqueue("email")
-
-        with pytest.raises(NoTransaction):
-            within.enqueue("email")
-    assert len(effects.jobs) == 1
-
-
-@on_postgres
-async def test_async_psycopg_in_autocommit_without_a_transaction_is_refused(
-    store: Store, dialect: Dialect, effects: Effects
-) -> None:
-    onefold = store.open()
-    async with await psycopg.AsyncConnection.connect(store.url, autocommit=True) as raw:
-        with pytest.raises(NoTransaction):
-            onefold.within(raw)
-
-        async with raw.transaction():
-            within = onefold.within(raw)
-            await within.aenqueue("email")
-
-        with pytest.raises(NoTransaction):
-            await within.aenqueue("email")
-    assert len(effects.jobs) == 1
-
-
-@on_postgres
-async def test_asyncpg_without_a_transaction_is_refused(
-    store: Store, dialect: Dialect, effects: Effects
-) -> None:
-    onefold = store.open()
-    raw = await asyncpg.connect(store.url)
-    with pytest.raises(NoTransaction, match=r"asyncpg\.connection\.Connection has no open"):
-        onefold.within(raw)
-
-    async with raw.transaction():
-        within = onefold.within(raw)
-        await within.aenqueue("email")
-
-    with pytest.raises(NoTransaction):
-        await within.aenqueue("email")
-    await raw.close()
-    assert len(effects.jobs) == 1
-
-
-@on_sqlite
-def test_a_sync_connection_cannot_be_awaited_on_sqlite(store: Store, dialect: Dialect) -> None:
-    raw = sqlite3.connect(store.path)
-
-    with pytest.raises(WrongConnection, match="without the leading a"):
-        _drive(store.open().within(raw).aenqueue("email"))
-
-    raw.close()
-
-
-@on_postgres
-def test_a_sync_connection_cannot_be_awaited_on_postgres(store: Store, dialect: Dialect) -> None:
-    with psycopg.connect(store.url) as raw:
+    if kind.colour == "sync":
         with pytest.raises(WrongConnection, match="without the leading a"):
-            _drive(store.open().within(raw).aenqueue("email"))
-
-        assert raw.execute("select 1").fetchone() == (1,), "the transaction is alive"
-
-
-def _drive(coroutine: Any) -> None:
-    """A coroutine that never awaits anything ends at the first step."""
-    with pytest.raises(StopIteration):
-        coroutine.send(None)
-
-
-@on_postgres
-async def test_an_async_connection_cannot_be_used_without_awaiting(
-    store: Store, dialect: Dialect
-) -> None:
-    onefold = store.open()
-    async with await psycopg.AsyncConnection.connect(store.url) as raw:
+            await within.aenqueue("email")
+    else:
         with pytest.raises(WrongConnection, match="with the leading a"):
-            onefold.within(raw).enqueue("email")
-        with (
-            pytest.raises(WrongConnection, match="with the leading a"),
-            onefold.within(raw).once("i", "k"),
-        ):
+            within.enqueue("email")
+        with pytest.raises(WrongConnection, match="with the leading a"), within.once("i", "k"):
             pytest.fail("entered")
+    assert await connection.fetch("select 1") == [(1,)], "the transaction is alive"
 
-    plain = await asyncpg.connect(store.url)
-    async with plain.transaction():
-        with pytest.raises(WrongConnection, match="with the leading a"):
-            onefold.within(plain).enqueue("email")
-        assert await plain.fetchval("select 1") == 1, "the transaction is alive"
-    await plain.close()
+
+# A session and a connection of Django's open another one at their next use.
+@with_kinds(*(kind.name for kind in PLAIN), "asyncpg-pool")
+async def test_a_closed_connection_is_refused(kind: Kind, store: Store, onefold: Coloured) -> None:
+    """So is one that was given back to its pool."""
+    connection = await kind.open(store)
+    await connection.begin()
+    within = onefold.within(connection.raw)
+    await connection.close()
+
+    with pytest.raises(WrongConnection, match="is not open"):
+        await within.enqueue("email")
+    with pytest.raises(WrongConnection, match="is not open"):
+        onefold.within(connection.raw)
+
+
+@with_kinds(*(name for name in ONE_OF_EACH if "sqlite" not in name))
+async def test_another_database_is_refused_with_or_without_tables_of_ours(
+    kind: Kind, store: Store, onefold: Coloured, other_database: str
+) -> None:
+    """Its commit would not cover the job."""
+    for migrated in (False, True):
+        if migrated:
+            with Onefold(other_database, schema=store.schema) as elsewhere:
+                elsewhere.migrate()
+        connection = await kind.open(Store("postgres", other_database))
+        await connection.begin()
+
+        with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
+            await onefold.within(connection.raw).enqueue("email")
+
+        assert await connection.fetch("select 1") == [(1,)], "the transaction is alive"
+        await connection.close()
+
+    assert len(await onefold.find()) == 0
 
 
 @on_both
@@ -225,45 +180,6 @@ def test_an_attached_file_is_not_the_connections_own(
 
 
 @on_postgres
-def test_another_postgres_database_is_refused_with_or_without_tables_of_ours(
-    store: Store, dialect: Dialect, other_database: str
-) -> None:
-    onefold = store.open()
-    for migrated in (False, True):
-        if migrated:
-            with Onefold(other_database, schema=store.schema) as elsewhere:
-                elsewhere.migrate()
-        with psycopg.connect(other_database) as raw:
-            raw.execute("create table effect (number integer)")
-            raw.execute("insert into effect values (1)")
-
-            with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
-                onefold.within(raw).enqueue("email")
-
-            assert raw.execute("select number from effect").fetchall() == [(1,)], "still alive"
-            raw.rollback()
-
-    assert len(onefold.find()) == 0
-
-
-@on_postgres
-async def test_another_postgres_database_is_refused_to_the_async_drivers_too(
-    store: Store, dialect: Dialect, other_database: str
-) -> None:
-    onefold = store.open()
-    async with await psycopg.AsyncConnection.connect(other_database) as raw:
-        with pytest.raises(WrongConnection):
-            await onefold.within(raw).aenqueue("email")
-
-    plain = await asyncpg.connect(other_database)
-    async with plain.transaction():
-        with pytest.raises(WrongConnection):
-            await onefold.within(plain).aenqueue("email")
-        assert await plain.fetchval("select 1") == 1, "still alive"
-    await plain.close()
-
-
-@on_postgres
 def test_a_copy_of_the_database_is_refused(
     own_postgres: Any, store: Store, dialect: Dialect
 ) -> None:
@@ -314,35 +230,6 @@ def test_one_onefold_serves_many_connections(store: Store, dialect: Dialect) -> 
     assert onefold.get(second.id) is None
 
 
-@on_sqlite
-def test_a_closed_connection_is_refused_on_sqlite(store: Store, dialect: Dialect) -> None:
-    raw = sqlite3.connect(store.path)
-    within = store.open().within(raw)
-    raw.close()
-
-    with pytest.raises(WrongConnection, match="is not open"):
-        store.open().within(raw)
-    with pytest.raises(WrongConnection, match="is not open"):
-        within.enqueue("email")
-
-
-@on_postgres
-async def test_a_closed_connection_is_refused_on_postgres(store: Store, dialect: Dialect) -> None:
-    onefold = store.open()
-    sync, plain = psycopg.connect(store.url), await asyncpg.connect(store.url)
-    awaited = await psycopg.AsyncConnection.connect(store.url)
-    within = onefold.within(sync)
-    sync.close()
-    await awaited.close()
-    await plain.close()
-
-    with pytest.raises(WrongConnection, match="is not open"):
-        within.enqueue("email")
-    for raw in (sync, awaited, plain):
-        with pytest.raises(WrongConnection, match="is not open"):
-            onefold.within(raw)
-
-
 @on_postgres
 async def test_a_pool_or_a_transaction_is_no_connection(store: Store, dialect: Dialect) -> None:
     onefold = store.open()
@@ -359,22 +246,6 @@ async def test_a_pool_or_a_transaction_is_no_connection(store: Store, dialect: D
     async with asyncpg.create_pool(store.url, min_size=0) as other:
         with pytest.raises(WrongConnection, match=r"async with pool\.acquire\(\) as connection"):
             onefold.within(other)
-
-
-@on_postgres
-async def test_a_proxy_that_was_given_back_to_its_pool_is_refused(
-    store: Store, dialect: Dialect
-) -> None:
-    onefold = store.open()
-    async with asyncpg.create_pool(store.url, min_size=0, max_size=1) as pool:
-        async with pool.acquire() as connection, connection.transaction():
-            within = onefold.within(connection)
-            await within.aenqueue("email")
-
-        with pytest.raises(WrongConnection, match="is not open"):
-            await within.aenqueue("email")
-        with pytest.raises(WrongConnection, match="is not open"):
-            onefold.within(connection)
 
 
 @on_postgres

@@ -10,6 +10,7 @@ import pytest
 
 from onefold import Onefold, SchemaOutdated, WrongConnection
 from onefold.operations.migrations import latest
+from tests.fixtures.patience import HANG
 
 
 @pytest.fixture
@@ -110,39 +111,9 @@ def imported(body: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=HANG,
     )
     return done.stdout.strip().split(",") if done.stdout.strip() else []
-
-
-def test_importing_onefold_imports_no_driver() -> None:
-    assert imported("") == []
-
-
-def test_using_sqlite_imports_no_driver(sqlite_url: str) -> None:
-    body = f"""
-import asyncio, sqlite3
-onefold = Onefold({sqlite_url!r})
-onefold.enqueue("email", unique_key="k")
-asyncio.run(onefold.aenqueue("email", unique_key="l"))
-connection = sqlite3.connect({sqlite_url.removeprefix("sqlite:///")!r})
-onefold.within(connection).enqueue("email", unique_key="m")
-connection.commit()
-connection.close()
-onefold.close()
-"""
-    assert imported(body) == []
-
-
-def test_refusing_something_else_imports_no_driver(sqlite_url: str) -> None:
-    body = f"""
-from onefold import WrongConnection
-try:
-    Onefold({sqlite_url!r}).within(object())
-except WrongConnection:
-    pass
-"""
-    assert imported(body) == []
 
 
 def test_using_psycopg_does_not_import_asyncpg(postgres_url: str, postgres_schema: str) -> None:

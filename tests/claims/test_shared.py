@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from onefold import Busy, UsageError
-from onefold.claims import Replay, Won
+from onefold.claims import Replay
 from onefold.effects import lock as lock_module
 from tests.fixtures.colours import Clock, Coloured, Store
+from tests.fixtures.patience import HANG, LOCK
 
 MINUTE = timedelta(minutes=1)
 TTL = timedelta(milliseconds=1)
@@ -41,17 +42,6 @@ async def test_a_once_is_reusable_after_its_body(onefold: Coloured) -> None:
         assert again.result == "second"
 
 
-async def test_a_once_whose_entry_failed_is_reusable(onefold: Coloured) -> None:
-    first = (await onefold.claim("import", "sha")).claim
-    shared = onefold.once("import", "sha")
-    with pytest.raises(Busy):
-        await shared.__aenter__()
-    await onefold.keys.release(first)
-
-    async with shared as claim:
-        assert claim.won
-
-
 async def test_a_skipped_entry_settles_nothing_and_is_reusable(onefold: Coloured) -> None:
     first = (await onefold.claim("import", "sha")).claim
     shared = onefold.once("import", "sha", busy="skip")
@@ -71,14 +61,14 @@ async def test_of_many_threads_that_share_a_once_one_enters(store: Store) -> Non
     together, tried = threading.Barrier(threads), threading.Barrier(threads)
 
     def enter() -> str:
-        together.wait(30)
+        together.wait(HANG)
         try:
             with shared as claim:
                 assert claim is not None
-                tried.wait(30)
+                tried.wait(HANG)
                 claim.result = "mine"
         except UsageError:
-            tried.wait(30)
+            tried.wait(HANG)
             return "refused"
         return "entered"
 
@@ -91,35 +81,12 @@ async def test_of_many_threads_that_share_a_once_one_enters(store: Store) -> Non
     assert answer.result == "mine"
 
 
-async def test_of_two_tasks_that_share_a_once_one_enters(store: Store) -> None:
-    shared = store.open().once("import", "sha")
-    inside, refused = asyncio.Event(), asyncio.Event()
-
-    async def first() -> None:
-        async with shared as claim:
-            assert claim is not None
-            inside.set()
-            await refused.wait()
-            claim.result = "first"
-
-    task = asyncio.create_task(first())
-    await inside.wait()
-    with pytest.raises(UsageError):
-        await shared.__aenter__()
-    refused.set()
-    await task
-
-    async with shared as again:
-        assert again is not None
-        assert again.result == "first"
-
-
 async def test_a_decorated_function_may_run_many_times_at_once(store: Store) -> None:
     both = threading.Barrier(2)
 
     @store.open().once("import")
     def work(number: int) -> int:
-        both.wait(30)
+        both.wait(HANG)
         return number
 
     with ThreadPoolExecutor(2) as pool:
@@ -166,9 +133,9 @@ async def test_a_lock_that_is_being_waited_for_is_in_use(store: Store, clock: Cl
 
     holder = store.open(clock=clock).lock("nightly")
     holder.acquire()
-    shared = store.open(clock=watched).lock("nightly", wait=timedelta(seconds=30))
+    shared = store.open(clock=watched).lock("nightly", wait=LOCK)
     waiting = asyncio.create_task(asyncio.to_thread(shared.acquire))
-    assert await asyncio.to_thread(asked.wait, 30)
+    assert await asyncio.to_thread(asked.wait, HANG)
 
     with pytest.raises(UsageError, match="in use"):
         shared.acquire()
@@ -206,28 +173,15 @@ async def test_a_lock_whose_lease_is_over_is_not_held_here(onefold: Coloured, cl
         assert lock.fence > lapsed.fence
 
 
-async def test_a_renewed_lock_is_held_here_again(onefold: Coloured) -> None:
-    lock = onefold.lock("nightly", ttl=timedelta(milliseconds=200))
-    await lock.acquire()
-    while not lock.lost:
-        pass
-    async with onefold.lock("other"):
-        await lock.renew()  # the database's clock stands still, so the lease has not ended
-
-    with pytest.raises(UsageError, match="already held here"):
-        await onefold.lock("nightly").acquire()
-    assert await lock.release() is True
-
-
 @pytest.mark.parametrize("dialect", ["sqlite"])
 async def test_locks_that_are_left_to_their_ttl_leave_nothing_behind(onefold: Coloured) -> None:
     left: list[weakref.ref[Any]] = []
-    for number in range(200):
+    for number in range(20):
         lock = onefold.lock(f"n{number}")
         await lock.acquire()
         left.append(weakref.ref(getattr(lock, "target", lock)))
         del lock
-    lapsed = [onefold.lock(f"m{number}", ttl=TTL) for number in range(20)]
+    lapsed = [onefold.lock(f"m{number}", ttl=TTL) for number in range(5)]
     for lock in lapsed:
         await lock.acquire()
     while not lapsed[-1].lost:
@@ -238,14 +192,3 @@ async def test_locks_that_are_left_to_their_ttl_leave_nothing_behind(onefold: Co
         assert len(lock_module._held.get()) == 1
 
     assert [ref for ref in left if ref() is not None] == []
-
-
-async def test_a_claim_of_a_forgotten_once_stays_for_its_lease(
-    onefold: Coloured, clock: Clock
-) -> None:
-    """Entering by hand and forgetting the object is like a process that vanished."""
-    await onefold.once("import", "sha", lease=MINUTE, takeover="rerun").__aenter__()
-
-    assert isinstance(await onefold.claim("import", "sha"), Busy)
-    clock.advance(MINUTE)
-    assert isinstance(await onefold.claim("import", "sha"), Won)

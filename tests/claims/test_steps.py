@@ -12,13 +12,12 @@ from onefold import (
     Busy,
     Fixed,
     InvalidInput,
-    KeyReused,
     LeaseLost,
     Onefold,
     OutcomeUnknown,
     UsageError,
 )
-from onefold.claims import Claim, Done, NotDone, Won
+from onefold.claims import Claim, Won
 from onefold.databases.handler_transaction import begin
 from onefold.effects.claims import DatabaseClaims
 from onefold.effects.step_log import StepLog
@@ -119,64 +118,6 @@ async def test_a_rerun_does_everything_anew(requests: Requests) -> None:
     assert effect.count == 2
 
 
-async def test_a_safe_step_that_died_midway_is_done_again(requests: Requests) -> None:
-    """Nothing is written before it is over."""
-    first, effect = requests.attempt(), Effect(fails=1, error=lambda: ValueError("no luck"))
-
-    with pytest.raises(ValueError, match="no luck"):
-        await first.step("charge", effect)
-    assert requests.labels() == []
-
-    assert await requests.vanish().step("charge", effect) == {"done": None}
-    assert requests.labels() == ["charge#1"]
-
-
-async def test_who_asks_again_in_the_same_attempt_begins_anew(requests: Requests) -> None:
-    first, effect = requests.attempt(), Effect(fails=1)
-
-    with pytest.raises(ValueError, match="no luck"):
-        await first.step("charge", effect)
-
-    assert await first.step("charge", effect) == {"done": None}
-    assert requests.labels() == ["charge#1"]
-
-
-async def test_steps_of_one_name_are_told_apart_by_their_order_or_their_key(
-    requests: Requests,
-) -> None:
-    first, effect = requests.attempt(), Effect()
-    await first.step("charge", effect, 1)
-    await first.step("charge", effect, 2)
-    await first.using(key="o-7").step("charge", effect, 3)
-
-    second = requests.vanish()
-
-    assert await second.step("charge", effect, 1) == {"done": 1}
-    assert await second.step("charge", effect, 2) == {"done": 2}
-    assert await second.using(key="o-7").step("charge", effect, 3) == {"done": 3}
-    assert effect.calls == [1, 2, 3]
-    assert sorted(requests.labels()) == ["charge#1", "charge#2", "charge[o-7]"]
-
-
-async def test_other_arguments_are_another_request(requests: Requests) -> None:
-    await requests.attempt().step("charge", Effect(), 7)
-
-    with pytest.raises(KeyReused):
-        await requests.vanish().step("charge", Effect(), 8)
-
-
-async def test_a_step_that_somebody_else_is_at_is_busy(requests: Requests) -> None:
-    first = requests.attempt()
-
-    def charge() -> None:
-        other = first.target.using(key="o-7")
-        with pytest.raises(Busy):
-            # As another task of the same request would ask.
-            Context().run(other.step, "charge", lambda: None)
-
-    await first.using(key="o-7").step("charge", charge)
-
-
 async def test_steps_that_another_task_reads_late_do_not_hide_one_that_has_begun(
     requests: Requests,
 ) -> None:
@@ -209,23 +150,6 @@ async def test_steps_of_a_request_without_a_key_need_no_database(requests: Reque
     assert effect.count == 2
 
 
-async def test_a_step_is_tried_again_in_place_and_its_failure_is_remembered(
-    requests: Requests,
-) -> None:
-    first = requests.attempt()
-    lucky, unlucky = Effect(fails=2), Effect(fails=9)
-
-    assert await first.using(attempts=3, backoff=AT_ONCE).step("charge", lucky, 7) == {"done": 7}
-    with pytest.raises(ValueError, match="no luck"):
-        await first.using(attempts=2, backoff=AT_ONCE).step("mail", unlucky)
-    second = requests.vanish()
-    await second.step("charge", lucky, 7)
-    with pytest.raises(ValueError, match="no luck"):
-        await second.using(attempts=2).step("mail", unlucky)
-
-    assert (lucky.count, unlucky.count) == (3, 2)
-
-
 async def test_an_unsafe_step_that_vanished_is_unknown_to_who_resumes(requests: Requests) -> None:
     first, effect = requests.attempt(), Effect()
     later: list[Attempt] = []
@@ -242,58 +166,6 @@ async def test_an_unsafe_step_that_vanished_is_unknown_to_who_resumes(requests: 
     assert first.target.lost
     with pytest.raises(LeaseLost):
         await first.step("mail", effect)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "calls", "result"),
-    [(Done("found"), 0, "found"), (NotDone(), 1, {"done": None})],
-    ids=["done", "not done"],
-)
-async def test_verify_finds_out_what_became_of_it(
-    requests: Requests, verdict: Done | NotDone, calls: int, result: Any
-) -> None:
-    first, effect = requests.attempt(), Effect()
-    later: list[Attempt] = []
-    asked: list[str] = []
-
-    def verify(key: str) -> Done | NotDone:
-        asked.append(key)
-        return verdict
-
-    with pytest.raises(LeaseLost):
-        await first.using(unsafe=True).step("charge", lambda: later.append(requests.vanish()))
-    second = later[0]
-
-    found = await second.using(unsafe=True, verify=verify).step("charge", effect)
-
-    assert (found, effect.count) == (result, calls)
-    assert asked == [first.target.key("charge")] == [second.target.key("charge")]
-
-
-async def test_an_unsafe_step_that_raised_is_unknown_until_verify_finds_out(
-    requests: Requests,
-) -> None:
-    first, effect = requests.attempt(), Effect(fails=1)
-    found: list[Done | None] = [None, Done("found")]
-
-    def verify(key: str) -> Done | None:
-        return found.pop(0)
-
-    with pytest.raises(OutcomeUnknown):
-        await first.using(unsafe=True, verify=verify).step("charge", effect)
-    second = requests.vanish()
-
-    assert await second.using(unsafe=True, verify=verify).step("charge", effect) == "found"
-    assert effect.count == 1
-
-
-async def test_an_unsafe_step_that_was_not_done_may_be_tried_again(requests: Requests) -> None:
-    first, effect = requests.attempt(), Effect(fails=1)
-
-    with pytest.raises(ValueError, match="no luck"):
-        await first.using(unsafe=True, not_done=ValueError).step("charge", effect)
-
-    assert await requests.vanish().using(unsafe=True).step("charge", effect) == {"done": None}
 
 
 async def test_h146_a_zombie_records_nothing(requests: Requests) -> None:
@@ -320,16 +192,6 @@ async def test_h146_nor_over_what_its_successor_has_recorded(requests: Requests)
         await zombie.step("charge", charge)
 
     assert await requests.vanish().step("charge", lambda: "third") == "the second one's"
-
-
-async def test_a_step_that_ends_after_the_lease_counts_while_nobody_has_taken_over(
-    requests: Requests,
-) -> None:
-    first = requests.attempt()
-
-    await first.step("charge", lambda: requests.clock.advance(LEASE * 2))
-
-    assert requests.labels() == ["charge#1"]
 
 
 async def test_h169_a_key_for_a_third_party_is_the_same_over_every_attempt(
@@ -546,3 +408,15 @@ async def test_an_operator_says_nothing_about_what_is_not_there(
         assert not await onefold.keys.force_release("alice", key, surface="http", step=step)
     with pytest.raises(InvalidInput, match="step"):
         await onefold.keys.force_release("alice", "k", surface="http", step="")
+
+
+async def test_a_step_that_somebody_else_is_at_is_busy(requests: Requests) -> None:
+    first = requests.attempt()
+
+    def charge() -> None:
+        other = first.target.using(key="o-7")
+        with pytest.raises(Busy):
+            # As another task of the same request would ask.
+            Context().run(other.step, "charge", lambda: None)
+
+    await first.using(key="o-7").step("charge", charge)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput, LeaseLost, OutcomeUnknown
-from onefold.claims import Busy, Done, NotDone, Replay, Unknown, Won
+from onefold.claims import Busy, Done, NotDone, Unknown, Won
 from tests.fixtures.colours import Clock, Coloured, Store
 
 MINUTE = timedelta(minutes=1)
@@ -21,35 +21,6 @@ async def vanish(onefold: Coloured, clock: Clock, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("newcomer", ["rerun", "resume", "refuse"])
-async def test_rerun_gives_the_key_to_the_next_attempt_as_a_new_claim(
-    onefold: Coloured, clock: Clock, newcomer: str
-) -> None:
-    gone = await vanish(onefold, clock, takeover="rerun")
-
-    answer = await onefold.claim("charge", "order:7", takeover=newcomer)
-
-    assert isinstance(answer, Won)
-    assert answer.claim.id != gone.id
-    assert answer.claim.fence > gone.fence
-    assert not answer.claim.resumed
-
-
-@pytest.mark.parametrize("newcomer", ["rerun", "resume", "refuse"])
-async def test_resume_keeps_the_claim_so_that_its_finished_steps_still_count(
-    onefold: Coloured, clock: Clock, newcomer: str
-) -> None:
-    gone = await vanish(onefold, clock, takeover="resume")
-
-    answer = await onefold.claim("charge", "order:7", takeover=newcomer)
-
-    assert isinstance(answer, Won)
-    assert answer.claim.id == gone.id
-    assert answer.claim.owner != gone.owner
-    assert answer.claim.fence > gone.fence
-    assert answer.claim.resumed
-
-
-@pytest.mark.parametrize("newcomer", ["rerun", "resume", "refuse"])
 async def test_refuse_leaves_the_outcome_unknown_whatever_the_newcomer_wants(
     onefold: Coloured, clock: Clock, newcomer: str
 ) -> None:
@@ -60,17 +31,6 @@ async def test_refuse_leaves_the_outcome_unknown_whatever_the_newcomer_wants(
     answer = await onefold.claim("charge", "order:7", takeover=newcomer)
 
     assert answer == Unknown("order:7", gone.fence, ended)
-
-
-async def test_a_resumed_claim_that_vanishes_is_resumed_again(
-    onefold: Coloured, clock: Clock
-) -> None:
-    first = await vanish(onefold, clock, takeover="resume")
-    second = await vanish(onefold, clock, takeover="resume")
-    third = await vanish(onefold, clock, takeover="resume")
-
-    assert first.id == second.id == third.id
-    assert first.fence < second.fence < third.fence
 
 
 async def test_a_taken_over_attempt_can_do_nothing_more(onefold: Coloured, clock: Clock) -> None:
@@ -93,18 +53,6 @@ async def test_the_default_takeover_of_once_is_refuse(onefold: Coloured, clock: 
             pytest.fail("an attempt with an unknown outcome was repeated")
     assert caught.value.key == "order:7"
     assert caught.value.since == clock.now
-
-
-@pytest.mark.parametrize(
-    ("takeover", "guarantee"),
-    [("rerun", "at least once"), ("resume", "at least once"), ("refuse", "at most once")],
-)
-async def test_a_leased_claim_says_what_it_guarantees(
-    onefold: Coloured, takeover: str, guarantee: str
-) -> None:
-    answer = await onefold.claim("charge", "order:7", takeover=takeover)
-
-    assert answer.claim.guarantee == guarantee
 
 
 async def test_verify_that_finds_it_done_settles_the_key(onefold: Coloured, clock: Clock) -> None:
@@ -150,15 +98,6 @@ async def test_verify_that_cannot_tell_leaves_it_unknown(onefold: Coloured, cloc
             pytest.fail("an attempt with an unknown outcome was repeated")
 
     assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
-
-
-async def test_verify_is_not_asked_where_the_outcome_is_known(onefold: Coloured) -> None:
-    def verify(_key: str) -> None:
-        pytest.fail("there is nothing to verify")
-
-    for expected in ("won", "replayed"):
-        async with onefold.once("charge", "order:7", verify=verify) as claim:
-            assert getattr(claim, expected)
 
 
 async def test_verify_that_raises_changes_nothing(onefold: Coloured, clock: Clock) -> None:
@@ -273,61 +212,12 @@ async def test_a_verdict_that_comes_after_somebody_took_the_key_is_busy(
             pytest.fail("somebody else is at work")
 
 
-async def test_of_two_that_verify_at_once_one_runs(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    await vanish(onefold, clock)
-    rival = store.open(clock=clock)
-    entered: list[str] = []
-
-    def verify(_key: str) -> NotDone:
-        with rival.once("charge", "order:7", verify=lambda _: NotDone()) as claim:
-            assert claim is not None
-            entered.append("rival")
-            claim.result = "rival's"
-        return NotDone()
-
-    async with onefold.once("charge", "order:7", verify=verify) as claim:
-        entered += ["we"] if claim.won else []
-
-    assert entered == ["rival"]
-    assert claim.result == "rival's"
-
-
-async def test_a_verdict_with_a_result_that_cannot_be_stored_is_refused(
-    onefold: Coloured, clock: Clock
-) -> None:
-    await vanish(onefold, clock)
-
-    def unstorable(_key: str) -> Done:
-        return Done(object())
-
-    with pytest.raises(InvalidInput) as caught:
-        async with onefold.once("charge", "order:7", verify=unstorable):
-            pytest.fail("nothing was settled")
-
-    assert caught.value.field == "result"
-    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
-
-
 async def test_an_operator_settles_an_unknown_outcome(onefold: Coloured, clock: Clock) -> None:
     gone = await vanish(onefold, clock)
 
     assert await onefold.keys.force_settle("charge", "order:7", {"by": "hand"})
 
     assert (await onefold.claim("charge", "order:7")).result == {"by": "hand"}
-    with pytest.raises(LeaseLost):
-        await onefold.keys.settle(gone, "late")
-
-
-async def test_an_operator_releases_an_unknown_outcome(onefold: Coloured, clock: Clock) -> None:
-    gone = await vanish(onefold, clock)
-
-    assert await onefold.keys.force_release("charge", "order:7")
-
-    answer = await onefold.claim("charge", "order:7")
-    assert isinstance(answer, Won)
-    assert answer.claim.fence > gone.fence
     with pytest.raises(LeaseLost):
         await onefold.keys.settle(gone, "late")
 
@@ -343,26 +233,6 @@ async def test_an_operator_takes_a_key_from_a_living_holder_and_fences_it_off(
         await onefold.keys.settle(held, "too late")
     assert await onefold.keys.renew(held) is None
     assert isinstance(await onefold.claim("charge", "order:7", fingerprint="two"), Won)
-
-
-async def test_an_operator_forgets_a_settled_key(onefold: Coloured) -> None:
-    claim = (await onefold.claim("charge", "order:7")).claim
-    await onefold.keys.settle(claim, "done")
-
-    assert await onefold.keys.force_release("charge", "order:7")
-
-    assert isinstance(await onefold.claim("charge", "order:7"), Won)
-
-
-async def test_an_operator_corrects_a_settled_result(onefold: Coloured) -> None:
-    claim = (await onefold.claim("charge", "order:7", fingerprint="one")).claim
-    await onefold.keys.settle(claim, "wrong")
-
-    assert await onefold.keys.force_settle("charge", "order:7", "right")
-
-    replay = await onefold.claim("charge", "order:7", fingerprint="one")
-    assert isinstance(replay, Replay)
-    assert replay.result == "right"
 
 
 async def test_an_operator_is_told_that_there_is_no_such_key(onefold: Coloured) -> None:

@@ -1,49 +1,26 @@
-"""The command line, through its front door: a process with arguments, output and a status."""
+"""The command line, through its front door: arguments, output and a status."""
 
 import json
 import os
-import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
+from onefold import Onefold
 from onefold.cli import main
 from tests.fixtures.place import Place, place, postgres_place
 
 __all__ = ["place", "postgres_place"]
 
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+Run: TypeAlias = Callable[..., "Done"]
 Operate: TypeAlias = Callable[..., "Done"]
 
 ONEFOLD = Path(sysconfig.get_path("scripts")) / "onefold"
-
-
-@pytest.fixture
-def onefold_command(tmp_path: Path) -> Run:
-    """Run `onefold` with these arguments, in a folder of its own."""
-
-    def run(
-        *arguments: str, stdin: str = "", **environment: str
-    ) -> "subprocess.CompletedProcess[str]":
-        inherited = {
-            name: os.environ[name] for name in os.environ if not name.startswith("ONEFOLD_")
-        }
-        return subprocess.run(
-            [ONEFOLD, *arguments],
-            cwd=tmp_path,
-            env={**inherited, **environment},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=50,
-        )
-
-    return run
 
 
 class Done(NamedTuple):
@@ -55,22 +32,49 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def operate(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Operate:
-    """Run a command on each database in turn; in this process, since there are so many."""
+def onefold_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run `onefold` with these arguments, in a folder of its own; in this process."""
 
-    def operate(*arguments: str) -> Done:
-        where = ("--database", place.url, "--schema", place.schema)
-        monkeypatch.setattr(sys, "argv", ["onefold", *arguments, *where])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        status = ended.value.code
-        assert isinstance(status, int)
-        printed = capsys.readouterr()
-        return Done(status, printed.out, printed.err)
+    def run(*arguments: str, stdin: str = "", **environment: str) -> Done:
+        modules, names = set(sys.modules), [name for name in os.environ if "ONEFOLD_" in name]
+        capfd.readouterr()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            for name in names:
+                patch.delenv(name)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["onefold", *arguments])
+            patch.setattr(sys, "path", [*sys.path])
+            for file in tmp_path.iterdir():  # Another test of this process may have one so named.
+                patch.delitem(sys.modules, file.stem, raising=False)
+            patch.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin.encode())))
+            with pytest.raises(SystemExit) as ended:
+                main()
+        for name in set(sys.modules) - modules:
+            # Applications of the test; the next one may have another of this name.
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+                del sys.modules[name]
+        assert isinstance(ended.value.code, int)
+        printed = capfd.readouterr()
+        return Done(ended.value.code, printed.out, printed.err)
 
-    return operate
+    return run
+
+
+@pytest.fixture
+def onefold(place: Place) -> Iterator[Onefold]:
+    """What commands work on, with its tables."""
+    with place.open() as onefold:
+        onefold.migrate()
+        yield onefold
+
+
+@pytest.fixture
+def operate(place: Place, onefold_command: Run) -> Operate:
+    """Run a command on each database in turn."""
+    where = ("--database", place.url, "--schema", place.schema)
+    return lambda *arguments: onefold_command(*arguments, *where)
 
 
 def read(done: Done) -> Any:

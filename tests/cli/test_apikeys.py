@@ -4,12 +4,11 @@ import re
 
 import pytest
 
-from onefold import Admission
+from onefold import Admission, Onefold
 from tests.cli.conftest import Operate, read
-from tests.fixtures.place import Place
 
 
-def test_a_key_is_printed_once_and_counts(operate: Operate, place: Place) -> None:
+def test_a_key_is_printed_once_and_counts(operate: Operate, onefold: Onefold) -> None:
     made = operate("apikeys", "create", "--tenant", "acme", "--scope", "publish")
     listed = operate("apikeys", "list")
     key = made.stdout.strip()
@@ -19,13 +18,12 @@ def test_a_key_is_printed_once_and_counts(operate: Operate, place: Place) -> Non
     assert key not in made.stderr + listed.stdout
     assert key.split("_")[1] in listed.stdout
     assert key.split("_")[2] not in listed.stdout
-    with place.open() as onefold:
-        (stored,) = onefold.api_keys.find()
-        assert onefold.api_keys.check(key) == Admission(stored)
+    (stored,) = onefold.api_keys.find()
+    assert onefold.api_keys.check(key) == Admission(stored)
     assert (stored.tenant, stored.scopes) == ("acme", ("publish",))
 
 
-def test_a_key_may_be_told_all_there_is_to_it(operate: Operate, place: Place) -> None:
+def test_a_key_may_be_told_all_there_is_to_it(operate: Operate, onefold: Onefold) -> None:
     options = ("--scope", "work", "--scope", "publish", "--name", "web", "--rate", "100/s")
 
     made = read(operate("apikeys", "create", *options, "--expires", "90d", "--json"))
@@ -35,16 +33,14 @@ def test_a_key_may_be_told_all_there_is_to_it(operate: Operate, place: Place) ->
     assert made == listed
     assert (made["tenant"], made["name"], made["rate"]) == ("", "web", "100/s")
     assert made["scopes"] == ["publish", "work"]
-    with place.open() as onefold:
-        (stored,) = onefold.api_keys.find()
+    (stored,) = onefold.api_keys.find()
     assert stored.expires_at is not None
     assert (stored.expires_at - stored.created_at).days == 90
 
 
-def test_keys_are_listed_by_tenant(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        one = onefold.api_keys.create("acme", scopes=["publish"], name="[bold]\x1b")
-        onefold.api_keys.create("other", scopes=["admin"])
+def test_keys_are_listed_by_tenant(operate: Operate, onefold: Onefold) -> None:
+    one = onefold.api_keys.create("acme", scopes=["publish"], name="[bold]\x1b")
+    onefold.api_keys.create("other", scopes=["admin"])
 
     (found,) = read(operate("apikeys", "list", "--tenant", "acme", "--json"))
     shown = operate("apikeys", "list", "--tenant", "acme").stdout
@@ -55,9 +51,8 @@ def test_keys_are_listed_by_tenant(operate: Operate, place: Place) -> None:
     assert none == "There are no API keys. Create one: onefold apikeys create --scope admin\n"
 
 
-def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        one, two = (onefold.api_keys.create(scopes=["admin"]) for _ in range(2))
+def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, onefold: Onefold) -> None:
+    one, two = (onefold.api_keys.create(scopes=["admin"]) for _ in range(2))
 
     by_id = operate("apikeys", "revoke", one.key.id)
     again = operate("apikeys", "revoke", one.key.id)
@@ -66,10 +61,7 @@ def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place)
     assert by_id.stdout == "The key is revoked: requests with it are rejected.\n"
     assert again.stdout == "The key does not exist, or it is already revoked.\n"
     assert by_text == {"revoked": True}
-    with place.open() as onefold:
-        assert (
-            onefold.api_keys.check(one.text) == onefold.api_keys.check(two.text) == Admission(None)
-        )
+    assert onefold.api_keys.check(one.text) == onefold.api_keys.check(two.text) == Admission(None)
 
 
 @pytest.mark.parametrize(

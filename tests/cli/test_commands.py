@@ -7,6 +7,7 @@ import pytest
 from onefold import __version__
 from onefold.cli import without_passwords
 from tests.cli.conftest import Run
+from tests.fixtures.patience import HANG
 
 
 def test_the_version_is_printed_by_a_command_and_by_an_option(onefold_command: Run) -> None:
@@ -36,7 +37,13 @@ def test_without_its_parts_the_command_line_says_what_to_install() -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("part", ["starlette", "granian", "aiohttp"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "starlette",
+        *(pytest.param(part, marks=pytest.mark.prove) for part in ("granian", "aiohttp")),
+    ],
+)
 def test_without_its_parts_the_server_says_what_to_install(part: str, tmp_path: Path) -> None:
     program = f"import sys; sys.modules[{part!r}] = None\nfrom onefold.cli import main; main()"
 
@@ -46,7 +53,7 @@ def test_without_its_parts_the_server_says_what_to_install(part: str, tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG,
     )
 
     assert done.returncode == 2

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.workers import PATIENCE
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 
 BEGINNING = """
@@ -34,7 +34,7 @@ print("stopped", signal.getsignal(signal.SIGTERM) is before)
 IN_ANOTHER_THREAD = """
 finish.enqueue()
 threading.Thread(target=onefold.run_worker, daemon=True).start()
-print(done.wait(30), signal.getsignal(signal.SIGTERM) is before)
+print(done.wait(120), signal.getsignal(signal.SIGTERM) is before)
 """
 
 
@@ -46,7 +46,7 @@ def run(place: Place, folder: Path, program: str) -> "subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=HANG,
     )
 
 

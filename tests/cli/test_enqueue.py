@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from onefold import Onefold
 from tests.cli.conftest import Operate, Run, read
 from tests.cli.test_operators import MINUTE, NOBODY, bury, states
 from tests.fixtures.place import Place
 
 
-def test_a_job_is_enqueued_with_its_options(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
+def test_a_job_is_enqueued_with_its_options(operate: Operate, onefold: Onefold) -> None:
     given = read(
         operate(
             "enqueue", "email", '{"to": 42}', "--queue", "mail", "--priority", "-3", "--tag", "vip",
@@ -23,8 +21,7 @@ def test_a_job_is_enqueued_with_its_options(operate: Operate, place: Place) -> N
     )  # fmt: skip
 
     assert given == {"id": given["id"], "duplicate": False, "state": "scheduled"}
-    with place.open() as onefold:
-        job = onefold.get(given["id"])
+    job = onefold.get(given["id"])
     assert job is not None
     assert (job.kind, job.payload, job.queue, job.priority) == ("email", {"to": 42}, "mail", -3)
     assert (job.tags, job.max_attempts, job.unique_key) == (("vip", "new"), 2, "welcome:42")
@@ -33,11 +30,8 @@ def test_a_job_is_enqueued_with_its_options(operate: Operate, place: Place) -> N
 
 @pytest.mark.parametrize("option", ["--unique-key", "--idempotency-key"])
 def test_a_repeated_enqueue_names_the_first_job(
-    operate: Operate, place: Place, option: str
+    operate: Operate, onefold: Onefold, option: str
 ) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
     first = operate("enqueue", "email", option, "k")
     again = operate("enqueue", "email", option, "k")
     job_id = first.stdout.split()[1]
@@ -61,17 +55,13 @@ def test_a_repeated_enqueue_names_the_first_job(
     ],
 )
 def test_a_job_that_makes_no_sense_is_not_stored(
-    operate: Operate, place: Place, arguments: tuple[str, ...], words: str
+    operate: Operate, onefold: Onefold, arguments: tuple[str, ...], words: str
 ) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
     refused = operate("enqueue", *arguments)
 
     assert (refused.returncode, refused.stdout) == (2, "")
     assert words in refused.stderr
-    with place.open() as onefold:
-        assert not onefold.find().jobs
+    assert not onefold.find().jobs
 
 
 def test_a_declared_job_has_its_own_options_and_checks_its_payload(
@@ -106,13 +96,12 @@ def test_a_payload_can_be_piped_in(onefold_command: Run, sqlite_url: str) -> Non
     assert job.payload == {"to": [1, 2]}
 
 
-def test_a_job_that_waits_is_run_now(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        later = onefold.enqueue("email", delay=MINUTE).id
-        (dead,) = bury(onefold, "digest")
-        failing = onefold.enqueue("email").id
-        (taken,) = onefold.deliveries.take(worker="w", lease=MINUTE)
-        onefold.deliveries.retry([taken], error=ValueError("hard"), after=MINUTE)
+def test_a_job_that_waits_is_run_now(operate: Operate, place: Place, onefold: Onefold) -> None:
+    later = onefold.enqueue("email", delay=MINUTE).id
+    (dead,) = bury(onefold, "digest")
+    failing = onefold.enqueue("email").id
+    (taken,) = onefold.deliveries.take(worker="w", lease=MINUTE)
+    onefold.deliveries.retry([taken], error=ValueError("hard"), after=MINUTE)
 
     assert operate("jobs", "retry", later).stdout == f"{later} is due now.\n"
     assert "due or running already (ready)" in operate("jobs", "retry", later).stdout
@@ -121,14 +110,12 @@ def test_a_job_that_waits_is_run_now(operate: Operate, place: Place) -> None:
     }  # fmt: skip
     assert operate("jobs", "retry", dead).stdout == f"Replayed {dead}.\n"
     assert states(place, later, failing, dead) == ["ready", "retrying", "ready"]
-    with place.open() as onefold:
-        assert len(onefold.deliveries.take(worker="w", lease=MINUTE, limit=9)) == 3
+    assert len(onefold.deliveries.take(worker="w", lease=MINUTE, limit=9)) == 3
 
 
-def test_a_job_that_cannot_run_again_is_refused(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.enqueue("email")
-        onefold.deliveries.finish(done := onefold.deliveries.take(worker="w", lease=MINUTE))
+def test_a_job_that_cannot_run_again_is_refused(operate: Operate, onefold: Onefold) -> None:
+    onefold.enqueue("email")
+    onefold.deliveries.finish(done := onefold.deliveries.take(worker="w", lease=MINUTE))
 
     refused = operate("jobs", "retry", done[0].id)
 

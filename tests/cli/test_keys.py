@@ -10,7 +10,6 @@ from onefold.claims import Replay, Won
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.stored_response import from_stored
 from tests.cli.conftest import Operate, read
-from tests.fixtures.place import Place
 from tests.fixtures.request_steps import RequestSteps
 
 
@@ -20,11 +19,10 @@ def claim(onefold: Onefold, key: str, surface: str = "http") -> Won:
     return answer
 
 
-def test_keys_are_listed_without_what_is_stored(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.keys.settle(claim(onefold, "k-1").claim, {"secret": 1})
-        claim(onefold, "k-2")
-        claim(onefold, "k-3", surface="form")
+def test_keys_are_listed_without_what_is_stored(operate: Operate, onefold: Onefold) -> None:
+    onefold.keys.settle(claim(onefold, "k-1").claim, {"secret": 1})
+    claim(onefold, "k-2")
+    claim(onefold, "k-3", surface="form")
 
     text = operate("keys", "list", "--surface", "http", "--scope", "alice")
     found = read(operate("keys", "list", "--limit", "2", "--json"))
@@ -40,11 +38,10 @@ def test_keys_are_listed_without_what_is_stored(operate: Operate, place: Place) 
     assert none.stdout == "No keys found.\n"
 
 
-def test_no_key_says_anything_to_a_terminal_or_a_shell(operate: Operate, place: Place) -> None:
+def test_no_key_says_anything_to_a_terminal_or_a_shell(operate: Operate, onefold: Onefold) -> None:
     key = "'; \x1b]0;title\x07 \x9b31m [/bold]"
-    with place.open() as onefold:
-        claim(onefold, key)
-        claim(onefold, "k-2")
+    claim(onefold, key)
+    claim(onefold, "k-2")
 
     listed = operate("keys", "list", "--limit", "1").stdout
     shown = operate("keys", "show", "http", "alice", key).stdout
@@ -55,9 +52,8 @@ def test_no_key_says_anything_to_a_terminal_or_a_shell(operate: Operate, place: 
     assert json.loads(shlex.split(listed.splitlines()[-1])[-1]) == ["http", "alice", key]
 
 
-def test_a_key_is_shown_with_what_is_stored(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.keys.settle(claim(onefold, "k-1").claim, {"answer": 42})
+def test_a_key_is_shown_with_what_is_stored(operate: Operate, onefold: Onefold) -> None:
+    onefold.keys.settle(claim(onefold, "k-1").claim, {"answer": 42})
 
     text = operate("keys", "show", "http", "alice", "k-1")
     shown = read(operate("keys", "show", "http", "alice", "k-1", "--json"))
@@ -69,46 +65,40 @@ def test_a_key_is_shown_with_what_is_stored(operate: Operate, place: Place) -> N
     assert none.stdout == "The key does not exist.\n"
 
 
-def test_a_key_is_released(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        claim(onefold, "k-1")
+def test_a_key_is_released(operate: Operate, onefold: Onefold) -> None:
+    claim(onefold, "k-1")
 
     assert operate("keys", "release", "http", "alice", "k-1").stdout == "Released k-1.\n"
     again = operate("keys", "release", "http", "alice", "k-1")
 
     assert again.stdout == "The key does not exist, or it is free.\n"
-    with place.open() as onefold:
-        claim(onefold, "k-1")
+    claim(onefold, "k-1")
 
 
-def test_h145_a_request_is_settled_with_an_answer(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        claim(onefold, "k-1")
+def test_h145_a_request_is_settled_with_an_answer(operate: Operate, onefold: Onefold) -> None:
+    claim(onefold, "k-1")
 
     done = operate(
         "keys", "settle", "http", "alice", "k-1", "--status", "201", "--body", '{"id":7}'
     )
 
     assert done.stdout == "Settled k-1.\n"
-    with place.open() as onefold:
-        answer = onefold.claim("alice", "k-1", surface="http")
+    answer = onefold.claim("alice", "k-1", surface="http")
     assert isinstance(answer, Replay)
     stored = from_stored(answer.result)
     assert isinstance(stored, HttpResponse)
     assert (stored.status, stored.body) == (201, b'{"id":7}')
 
 
-def test_any_other_key_is_settled_with_json(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        claim(onefold, "k-1", surface="once")
+def test_any_other_key_is_settled_with_json(operate: Operate, onefold: Onefold) -> None:
+    claim(onefold, "k-1", surface="once")
 
     done = operate("keys", "settle", "once", "alice", "k-1", "--result", '{"rows": 7}')
     none = operate("keys", "settle", "once", "alice", "k-2")
 
     assert done.stdout == "Settled k-1.\n"
     assert none.stdout == "The key does not exist, or it is free.\n"
-    with place.open() as onefold:
-        answer = onefold.claim("alice", "k-1")
+    answer = onefold.claim("alice", "k-1")
     assert isinstance(answer, Replay)
     assert answer.result == {"rows": 7}
 
@@ -134,14 +124,15 @@ def test_keys_are_swept(operate: Operate) -> None:
     assert operate("keys", "sweep").stdout == "Deleted 0 expired keys.\n"
 
 
-def test_a_step_of_a_request_is_shown_settled_and_released(operate: Operate, place: Place) -> None:
+def test_a_step_of_a_request_is_shown_settled_and_released(
+    operate: Operate, onefold: Onefold
+) -> None:
     key = ("http", "alice", "k-1")
-    with place.open() as onefold:
-        steps = RequestSteps(onefold.context, claim(onefold, "k-1").claim)
-        steps.step("look", lambda: 1)
-        for name in ("charge", "mail"):
-            with pytest.raises(KeyboardInterrupt):
-                steps.using(unsafe=True).step(name, interrupted)
+    steps = RequestSteps(onefold.context, claim(onefold, "k-1").claim)
+    steps.step("look", lambda: 1)
+    for name in ("charge", "mail"):
+        with pytest.raises(KeyboardInterrupt):
+            steps.using(unsafe=True).step(name, interrupted)
 
     shown = read(operate("keys", "show", *key, "--json"))
     text = operate("keys", "show", *key)

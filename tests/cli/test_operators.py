@@ -29,10 +29,9 @@ def states(place: Place, *ids: str) -> list[str | None]:
         return [None if (job := onefold.get(job_id)) is None else job.state for job_id in ids]
 
 
-def test_dead_letters_are_listed_by_filter(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        (email,) = bury(onefold, "email", tags=["vip"])
-        bury(onefold, "digest", 2)
+def test_dead_letters_are_listed_by_filter(operate: Operate, onefold: Onefold) -> None:
+    (email,) = bury(onefold, "email", tags=["vip"])
+    bury(onefold, "digest", 2)
 
     text = operate("dead", "list", "--kind", "email", "--ended-from", "1h", "--tag", "vip")
     found = read(operate("dead", "list", "--limit", "2", "--json"))
@@ -53,14 +52,13 @@ def test_a_group_lists_by_default(operate: Operate, group: str) -> None:
     assert "no" in operate(group).stdout.lower()
 
 
-def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        (dead,) = bury(onefold, "digest")
-        later = onefold.enqueue("email", delay=MINUTE, unique_key="welcome:42", tags=["vip"]).id
-        ready = onefold.enqueue("email", {"to": "Ada"}, queue="mail").id
-        awaiting = onefold.enqueue("email", queue="pushed").id
-        (taken,) = onefold.deliveries.take(["pushed"], worker="w", lease=MINUTE)
-        onefold.deliveries.park(taken, ack_timeout=MINUTE)
+def test_jobs_are_listed_by_filter(operate: Operate, onefold: Onefold) -> None:
+    (dead,) = bury(onefold, "digest")
+    later = onefold.enqueue("email", delay=MINUTE, unique_key="welcome:42", tags=["vip"]).id
+    ready = onefold.enqueue("email", {"to": "Ada"}, queue="mail").id
+    awaiting = onefold.enqueue("email", queue="pushed").id
+    (taken,) = onefold.deliveries.take(["pushed"], worker="w", lease=MINUTE)
+    onefold.deliveries.park(taken, ack_timeout=MINUTE)
 
     def listed(*arguments: str) -> list[str]:
         return [job["id"] for job in read(operate("jobs", *arguments, "--json"))["jobs"]]
@@ -86,10 +84,9 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
     assert (refused.returncode, "must be one of" in refused.stderr) == (2, True)
 
 
-def test_a_dead_letter_is_shown_with_its_attempts(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        (job_id,) = bury(onefold, "email")
-        alive = onefold.enqueue("email").id
+def test_a_dead_letter_is_shown_with_its_attempts(operate: Operate, onefold: Onefold) -> None:
+    (job_id,) = bury(onefold, "email")
+    alive = onefold.enqueue("email").id
 
     text = operate("dead", "show", job_id)
     shown = read(operate("jobs", "show", job_id, "--json"))
@@ -104,9 +101,10 @@ def test_a_dead_letter_is_shown_with_its_attempts(operate: Operate, place: Place
     assert "a dead letter" in refused.stderr
 
 
-def test_one_dead_letter_is_replayed_or_dropped_by_its_id(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        again, gone = bury(onefold, "email", 2)
+def test_one_dead_letter_is_replayed_or_dropped_by_its_id(
+    operate: Operate, place: Place, onefold: Onefold
+) -> None:
+    again, gone = bury(onefold, "email", 2)
 
     replayed = operate("dead", "replay", again)
     dropped = operate("dead", "drop", gone)
@@ -118,9 +116,10 @@ def test_one_dead_letter_is_replayed_or_dropped_by_its_id(operate: Operate, plac
     assert states(place, again, gone) == ["ready", None]
 
 
-def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        emails, digests = bury(onefold, "email", 2), bury(onefold, "digest", 2)
+def test_many_dead_letters_need_a_word_more(
+    operate: Operate, place: Place, onefold: Onefold
+) -> None:
+    emails, digests = bury(onefold, "email", 2), bury(onefold, "digest", 2)
 
     asked = operate("dead", "replay", "--kind", "email")
     unsaid = operate("dead", "drop", "--yes")
@@ -139,15 +138,13 @@ def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> N
 
 
 def test_more_dead_letters_than_a_batch_are_replayed_and_dropped(
-    operate: Operate, place: Place
+    operate: Operate, onefold: Onefold
 ) -> None:
-    with place.open() as onefold:
-        bury(onefold, "email", 502)
+    bury(onefold, "email", 502)
 
     some = read(operate("dead", "replay", "--all", "--limit", "501", "--yes", "--json"))
-    with place.open() as onefold:
-        taken = onefold.deliveries.take(worker="w", lease=MINUTE, limit=501)
-        onefold.deliveries.bury(taken, reason="again")
+    taken = onefold.deliveries.take(worker="w", lease=MINUTE, limit=501)
+    onefold.deliveries.bury(taken, reason="again")
     all_but_one = read(operate("dead", "drop", "--all", "--limit", "501", "--yes", "--json"))
     rest = read(operate("dead", "drop", "--all", "--yes", "--json"))
 
@@ -155,10 +152,9 @@ def test_more_dead_letters_than_a_batch_are_replayed_and_dropped(
     assert (all_but_one, rest) == ({"dropped": 501}, {"dropped": 1})
 
 
-def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        (job_id,) = bury(onefold, "email", unique_key="k")
-        holder = onefold.enqueue("email", unique_key="k").id
+def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, onefold: Onefold) -> None:
+    (job_id,) = bury(onefold, "email", unique_key="k")
+    holder = onefold.enqueue("email", unique_key="k").id
 
     done = operate("dead", "replay", job_id)
 
@@ -166,10 +162,9 @@ def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, place: P
     assert f"{holder} already exists" in done.stdout
 
 
-def test_queues_are_listed_paused_and_limited(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.enqueue("email", queue="mail")
-        onefold.enqueue("email", queue="mail", delay=MINUTE)
+def test_queues_are_listed_paused_and_limited(operate: Operate, onefold: Onefold) -> None:
+    onefold.enqueue("email", queue="mail")
+    onefold.enqueue("email", queue="mail", delay=MINUTE)
 
     assert "paused" in operate("queues", "pause", "mail").stdout
     limited = operate("queues", "limit", "mail", "--rate", "100/m", "--group-concurrency", "2")
@@ -187,9 +182,10 @@ def test_queues_are_listed_paused_and_limited(operate: Operate, place: Place) ->
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])
-def test_a_queue_that_is_not_known_is_refused(operate: Operate, place: Place, word: str) -> None:
-    with place.open() as onefold:
-        onefold.enqueue("email", queue="mail")
+def test_a_queue_that_is_not_known_is_refused(
+    operate: Operate, onefold: Onefold, word: str
+) -> None:
+    onefold.enqueue("email", queue="mail")
 
     refused = operate("queues", word, "mial")
     said = " ".join(refused.stderr.split())
@@ -198,18 +194,16 @@ def test_a_queue_that_is_not_known_is_refused(operate: Operate, place: Place, wo
     assert "There are default, mail" in said
 
 
-def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.enqueue("email", queue="mail")
-        onefold.queues.pause("mail")
+def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, onefold: Onefold) -> None:
+    onefold.enqueue("email", queue="mail")
+    onefold.queues.pause("mail")
 
     operate("queues", "limit", "mail", "--ordered")
     resumed = operate("queues", "resume", "mail")
     cleared = operate("queues", "limit", "mail", "--clear")
 
     assert (resumed.returncode, cleared.returncode) == (0, 0)
-    with place.open() as onefold:
-        (mail,) = onefold.queues.find()
+    (mail,) = onefold.queues.find()
     assert (mail.paused, mail.ordered, mail.declared) == (False, False, True)
 
 
@@ -221,9 +215,10 @@ def test_a_limit_must_say_something_that_makes_sense(operate: Operate) -> None:
         assert done.stderr.startswith("onefold: ")
 
 
-def test_schedules_are_listed_paused_and_run(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.schedules.save("nightly", "0 3 * * *", kind="digest", tz="Europe/Berlin")
+def test_schedules_are_listed_paused_and_run(
+    operate: Operate, place: Place, onefold: Onefold
+) -> None:
+    onefold.schedules.save("nightly", "0 3 * * *", kind="digest", tz="Europe/Berlin")
 
     paused, again = (
         operate("schedules", "pause", "nightly"),
@@ -244,9 +239,8 @@ def test_schedules_are_listed_paused_and_run(operate: Operate, place: Place) -> 
     assert (unknown.returncode, unknown.stdout) == (1, "")
 
 
-def test_a_job_is_shown_and_cancelled(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        job_id = onefold.enqueue("email", {"size": 10**30}, tags=["a", "b"]).id
+def test_a_job_is_shown_and_cancelled(operate: Operate, onefold: Onefold) -> None:
+    job_id = onefold.enqueue("email", {"size": 10**30}, tags=["a", "b"]).id
 
     assert read(operate("jobs", "show", job_id, "--json"))["payload"] == {"size": 10**30}
     assert "a, b" in operate("jobs", "show", job_id).stdout
@@ -259,9 +253,8 @@ def test_a_job_is_shown_and_cancelled(operate: Operate, place: Place) -> None:
     assert operate("jobs", "show", "nobody").returncode == 2
 
 
-def test_an_operator_sees_one_tenant_at_a_time(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        job_id = onefold.tenant("acme").enqueue("email").id
+def test_an_operator_sees_one_tenant_at_a_time(operate: Operate, onefold: Onefold) -> None:
+    job_id = onefold.tenant("acme").enqueue("email").id
 
     assert operate("jobs", "show", job_id).returncode == 1
     assert operate("jobs", "show", job_id, "--tenant", "acme").returncode == 0

@@ -20,6 +20,7 @@ from onefold.cli import ExitCode
 from onefold.cli.commands import app
 from tests.cli.conftest import ONEFOLD, Run
 from tests.docs.pages import DOCS
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 
 
@@ -119,7 +120,7 @@ def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(sqlite_url: str, tmp_pa
     with subprocess.Popen(command, cwd=tmp_path, stdin=reader, stderr=subprocess.PIPE) as process:
         wait_until_read(reader)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=HANG)
     os.close(reader)
     os.close(writer)
 
@@ -130,7 +131,7 @@ def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(sqlite_url: str, tmp_pa
 def wait_until_read(pipe: int) -> None:
     """Until the process has read the pipe, and waits for more."""
     left = array("i", [1])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANG
     while left[0]:
         assert time.monotonic() < deadline
         fcntl.ioctl(pipe, termios.FIONREAD, left)

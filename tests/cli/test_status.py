@@ -30,9 +30,9 @@ def fill(onefold: Onefold) -> None:
     onefold.queues.pause("mail")
 
 
-def test_everything_is_seen_at_a_glance(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        fill(onefold)
+def test_everything_is_seen_at_a_glance(operate: Operate, onefold: Onefold) -> None:
+    fill(onefold)
+    onefold.context.duplicate_log.flush()
 
     text = operate("status").stdout
     seen = read(operate("status", "--json"))
@@ -46,23 +46,14 @@ def test_everything_is_seen_at_a_glance(operate: Operate, place: Place) -> None:
         "depth": 1, "running": 1, "retrying": 1, "scheduled": 1, "dead": 0, "paused": True
     }  # fmt: skip
     assert queues["default"]["dead"] == 1
-    assert [job["error"]["type"] for job in seen["errors"]] == [
+    # Ids of one millisecond have no order.
+    assert {job["error"]["type"] for job in seen["errors"]} == {
         "builtins.TimeoutError", "builtins.ValueError"
-    ]  # fmt: skip
+    }  # fmt: skip
     assert seen["last_day"]["duplicates"] == 1
 
 
-def test_one_tenant_sees_its_own(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        bury(onefold, "digest")
-
-    assert read(operate("status", "--tenant", "acme", "--json"))["errors"] == []
-
-
-def test_an_empty_database_says_what_to_do_next(operate: Operate, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
+def test_an_empty_database_says_what_to_do_next(operate: Operate, onefold: Onefold) -> None:
     text = operate("status").stdout
 
     assert "No worker runs. Start one: onefold worker MODULE:APP" in text

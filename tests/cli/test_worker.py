@@ -85,7 +85,7 @@ def report() -> None: ...
 """
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.prove)])
 def test_a_worker_without_queues_serves_what_is_declared(
     start: Start, place: Place, tmp_path: Path, processes: str
 ) -> None:
@@ -123,6 +123,7 @@ def listed(operate: Operate) -> list[dict[str, Any]]:
     return json.loads(done.stdout) if done.returncode == 0 else []
 
 
+@pytest.mark.prove
 def test_a_worker_warns_about_queues_that_do_not_match(start: Start) -> None:
     worker = start("shop:onefold", "--queues", "email emial")
 
@@ -131,7 +132,7 @@ def test_a_worker_warns_about_queues_that_do_not_match(start: Start) -> None:
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("kind", ["greet", "greet_apart"])
+@pytest.mark.parametrize("kind", ["greet", pytest.param("greet_apart", marks=pytest.mark.prove)])
 def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str) -> None:
     job_id = enqueue(place, kind, name="ann")
     worker = start("shop:onefold", "--log-format", "json", "--name", "w-1")
@@ -153,6 +154,7 @@ def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str
     assert state(place, job_id) == "completed"
 
 
+@pytest.mark.prove
 def test_a_job_that_fails_is_logged_with_what_it_raised(start: Start, place: Place) -> None:
     job_id = enqueue(place, "fail")
     worker = start("shop:onefold", "--log-format", "json")
@@ -199,7 +201,11 @@ def test_a_job_that_runs_may_end_when_the_worker_is_stopped(
     assert state(place, job_id) == "completed"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGTERM, marks=pytest.mark.prove), signal.SIGINT],
+    ids=lambda number: number.name,
+)
 def test_a_second_signal_ends_it_now(start: Start, place: Place, number: signal.Signals) -> None:
     job_id = enqueue(place, "wait_for", path="never")
     worker = start("shop:onefold")
@@ -241,6 +247,7 @@ def test_a_process_that_is_killed_is_replaced(start: Start, place: Place) -> Non
     assert state(place, job_id) == "completed"
 
 
+@pytest.mark.prove
 def test_when_the_supervisor_is_killed_its_processes_stop(
     start: Start, place: Place, tmp_path: Path
 ) -> None:
@@ -260,6 +267,7 @@ def test_when_the_supervisor_is_killed_its_processes_stop(
     assert state(place, job_id) == "completed"
 
 
+@pytest.mark.prove
 def test_a_second_signal_kills_what_is_supervised(start: Start, place: Place) -> None:
     job_id = enqueue(place, "wait_for", path="never")
     worker = start("shop:onefold", "--processes", "2")
@@ -274,6 +282,7 @@ def test_a_second_signal_kills_what_is_supervised(start: Start, place: Place) ->
     assert state(place, job_id) == "running"
 
 
+@pytest.mark.prove
 def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
     start: Start, place: Place, tmp_path: Path
 ) -> None:
@@ -295,6 +304,7 @@ def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
     assert state(place, job_id) == "completed"
 
 
+@pytest.mark.prove
 def test_a_flag_beats_the_environment_and_that_beats_the_file(
     sqlite_place: Place, tmp_path: Path
 ) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import ONEFOLD
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
-
-PATIENCE = 40.0
 
 APP = """
 import asyncio
@@ -81,7 +80,7 @@ class Process:
 
     def wait_for(self, text: str, *or_texts: str) -> str:
         """The next line that says so, or one of the others."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + HANG
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -99,7 +98,7 @@ class Process:
 
     def hear_all(self) -> str:
         """Everything, until nobody is left who could say anything: children included."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + HANG
         while (line := self._lines.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
             self.heard.append(line)
         return "".join(self.heard)
@@ -109,7 +108,7 @@ class Process:
 
     def end(self) -> int:
         """Its status, once it has ended."""
-        return self._process.wait(PATIENCE)
+        return self._process.wait(HANG)
 
     def stop(self) -> int:
         """Stop it as an operator does."""

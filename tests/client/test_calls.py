@@ -23,7 +23,6 @@ from onefold import (
     QueueSettings,
     Retention,
     ScheduleNotFound,
-    WrongState,
 )
 from onefold.claims import Mismatch, Replay, Won
 from onefold.client import NotAuthorized, nouns
@@ -151,18 +150,6 @@ def test_many_are_stored_and_found_page_by_page(stage: Stage) -> None:
     assert [job.id for job in newest] == [job.id for job in (*page, *rest)][::-1]
 
 
-def test_jobs_that_wait_for_their_ack_are_found(stage: Stage) -> None:
-    stage.client.enqueue("mail", queue="email")
-    (taken,) = stage.onefold.deliveries.take(["email"], worker="w", lease=timedelta(minutes=1))
-    stage.client.enqueue("mail", queue="email")
-    stage.onefold.deliveries.park(taken, ack_timeout=timedelta(minutes=1))
-
-    (job,) = stage.client.find(state="awaiting")
-
-    assert (job.id, job.state) == (taken.id, "awaiting")
-    assert stage.client.get(job.id) == stage.client.get(job.id)
-
-
 def test_a_bad_item_is_named_and_nothing_is_stored(stage: Stage) -> None:
     good = NewJob("mail", queue="email")
     with pytest.raises(InvalidInput) as refused:
@@ -170,11 +157,6 @@ def test_a_bad_item_is_named_and_nothing_is_stored(stage: Stage) -> None:
 
     assert (refused.value.field, refused.value.item) == ("max_attempts", 1)
     assert len(stage.client.find()) == 0
-
-
-def test_an_unknown_queue_is_told_apart(stage: Stage) -> None:
-    with pytest.raises(QueueNotFound, match=r"curl -X PUT .*/v1/queues/nobody"):
-        stage.client.enqueue("mail", queue="nobody")
 
 
 @pytest.mark.parametrize(
@@ -354,12 +336,6 @@ def test_a_delivery_is_deferred_or_fails(stage: Stage) -> None:
         client.deliveries.nack(NOBODY)
     with pytest.raises(InvalidInput):
         client.deliveries.nack(job.id, fence=-1)
-
-
-def test_a_job_that_was_never_delivered_cannot_be_acknowledged(stage: Stage) -> None:
-    made = stage.client.enqueue("mail", queue="email")
-    with pytest.raises(WrongState):
-        stage.client.deliveries.acknowledge(made.id)
 
 
 def test_a_key_is_claimed_settled_renewed_and_released(stage: Stage) -> None:

@@ -30,8 +30,9 @@ from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
 from tests.client.running import running
 from tests.client.scripted import Act, Close, Cut, Scripted, Silence, answer, problem
-from tests.client.served import serving
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
+from tests.fixtures.serving import serving
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -210,7 +211,7 @@ def test_another_thread_may_hang_up(stage: Stage) -> None:
         listener = threading.Thread(target=lambda: heard.extend(events))
         listener.start()
         events.close()
-        listener.join(10)
+        listener.join(HANG)
 
     assert (heard, listener.is_alive()) == ([], False)
 
@@ -220,7 +221,7 @@ def test_a_server_that_was_killed_is_come_back_to(
     place: Place, tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_events, "LONGEST_RETRY", 0.01)
-    with serving(place, tmp_path) as server:
+    with serving(place.url, folder=tmp_path) as server:
         client = connect(server.url, tries=1000)
         client.queues.save("email")
         with client.events(event=["jobs.enqueued"]) as listened:

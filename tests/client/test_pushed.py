@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Bury, Defer, Onefold, QueueSettings
+from onefold import Defer, Onefold, QueueSettings
 from onefold.client import Client, PushedJob, Receiver
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
@@ -76,52 +76,3 @@ def test_a_pushed_job_is_run_and_told_of(
     assert (job.attempt, job.fence) == (1, 2)
     if mode == "ack":
         assert job.result == {"paid": 5}
-
-
-def test_a_fresh_replay_of_what_was_done_is_done_again(client: Client, tmp_path: Path) -> None:
-    secret = client.queues.save(
-        "payments", QueueSettings(endpoint="http://127.0.0.1:1/")
-    ).signing_secret
-    assert secret is not None
-    handler = Handler()
-    with Onefold(f"sqlite:///{tmp_path / 'shop.db'}") as shop:
-        shop.migrate()
-        receiver = Receiver(secret, dedupe=shop)
-        receiver.process(handler)
-        with running(receiver.asgi, lifespan=False) as url:
-            client.queues.save("payments", QueueSettings(endpoint=f"{url}/jobs"))
-            made = client.enqueue("charge", {"amount": 5}, queue="payments")
-            for fence in (1, 2):
-
-                def is_done(fence: int = fence) -> bool:
-                    job = client.get(made.id)
-                    return job is not None and (job.state, job.fence) == ("completed", fence)
-
-                until(is_done, "the job is not completed")
-                client.replay(made.id, fresh=True)
-
-    assert [job.key("pay") for job in handler.seen][:2] == [f"{made.id}:pay", f"{made.id}:1:pay"]
-
-
-def test_a_receiver_buries_what_will_never_work(client: Client, tmp_path: Path) -> None:
-    secret = client.queues.save(
-        "payments", QueueSettings(endpoint="http://127.0.0.1:1/")
-    ).signing_secret
-    assert secret is not None
-    with Onefold(f"sqlite:///{tmp_path / 'shop.db'}") as shop:
-        shop.migrate()
-        receiver = Receiver(secret, dedupe=shop, client=client)
-        receiver.process(Handler(Bury("no such card")))
-        with running(receiver.asgi, lifespan=False) as url:
-            client.queues.save("payments", QueueSettings(endpoint=f"{url}/jobs"))
-            made = client.enqueue("charge", {"amount": 5}, queue="payments")
-
-            def is_dead() -> bool:
-                job = client.get(made.id)
-                return job is not None and job.state == "dead"
-
-            until(is_dead, "the job is not dead")
-        job = client.get(made.id)
-
-    assert job is not None
-    assert (job.reason, job.attempt) == ("no such card", 1)

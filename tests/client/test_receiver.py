@@ -17,6 +17,7 @@ from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.webhooks import sign
 from tests.client.running import running_wsgi
 from tests.client.scripted import Asked, Scripted, answer, problem, refusing
+from tests.fixtures.patience import HANG
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
 OLD = "whsec_" + "b2xkb2xk" * 4
@@ -206,12 +207,12 @@ def test_a_delivery_beside_one_at_work_is_told_to_come_later(
 
     def slow(_: PushedJob) -> None:
         begun.set()
-        assert over.wait(30)
+        assert over.wait(HANG)
 
     endpoint.act = slow
     first = threading.Thread(target=endpoint.send)
     first.start()
-    assert begun.wait(30)
+    assert begun.wait(HANG)
     told = endpoint.send(attempt=2, fence=2)
     over.set()
     first.join()
@@ -279,18 +280,6 @@ def test_without_a_database_a_function_says_what_is_new(colour: str) -> None:
         assert len(endpoint.seen) == 1
         with pytest.raises(UsageError, match="no Onefold"):
             endpoint.seen[0].within()
-
-
-@pytest.mark.parametrize(
-    ("outcome", "status"), [(Defer(timedelta(seconds=3)), 503), (ZeroDivisionError(), 500)]
-)
-def test_without_a_database_a_handler_ends_the_same(
-    colour: str, outcome: Exception, status: int
-) -> None:
-    endpoint = Endpoint(colour, dedupe=always_new)
-    endpoint.act = raising(outcome)
-
-    assert endpoint.send().status == status
 
 
 class Told:
@@ -481,7 +470,7 @@ def test_a_wsgi_application_in_ack_mode_answers_first_and_works_afterwards(
         endpoint = Endpoint("sync", dedupe=onefold, mode="ack", client=client)
 
         def work(_: PushedJob) -> None:
-            assert go_on.wait(30)
+            assert go_on.wait(HANG)
             worked.set()
 
         endpoint.act = work
@@ -490,7 +479,7 @@ def test_a_wsgi_application_in_ack_mode_answers_first_and_works_afterwards(
             answered = httpx.post(f"{url}/jobs", content=body, headers=dict(signed(body).headers))
             assert (answered.status_code, worked.is_set()) == (202, False)
             go_on.set()
-            assert told.is_told.wait(30)
+            assert told.is_told.wait(HANG)
 
     assert [word for word, _ in told.words] == ["ack"]
 
@@ -513,3 +502,15 @@ def test_what_cannot_be_meant_is_refused_at_the_start(onefold: Onefold) -> None:
     receiver.process(nothing)
     with pytest.raises(UsageError, match="handler already"):
         receiver.process(nothing)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(Defer(timedelta(seconds=3)), 503), (ZeroDivisionError(), 500)]
+)
+def test_without_a_database_a_handler_ends_the_same(
+    colour: str, outcome: Exception, status: int
+) -> None:
+    endpoint = Endpoint(colour, dedupe=always_new)
+    endpoint.act = raising(outcome)
+
+    assert endpoint.send().status == status

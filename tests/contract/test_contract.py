@@ -1,8 +1,8 @@
 """The contract on both databases: sync, async and within a caller's transaction; 1 and 4 shards.
 
-`make test` runs six subjects. Each database, each style and both numbers of shards are among
-them. Bad input is rejected before a statement is sent: one subject per database shows it.
-`make soak` runs all cases on all sixteen.
+`make test` runs all cases on (sqlite, sync) and (postgres, async), those about shards on several,
+and those about calls of `Within` within a transaction, too. `make prove` runs six subjects: each
+database, each style and both numbers of shards are among them. `make soak` runs all sixteen.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from onefold_contract.subjects import (
     WithinSqlite3,
 )
 from tests.fixtures.citus import distribute
-from tests.fixtures.soak import SOAK
+from tests.fixtures.proof import SOAK
 
 SUBJECTS: dict[str, type[Subject]] = {
     "sqlite-sync": SyncSubject,
@@ -38,22 +38,32 @@ SUBJECTS: dict[str, type[Subject]] = {
 }
 
 EVERY_CASE = [f"{name}-x{shards}" for shards in (1, 4) for name in SUBJECTS]
-CASES = (
-    "sqlite-sync-x1",
-    "sqlite-within-sqlite3-x1",
-    "sqlite-async-x4",
-    "postgres-async-x1",
-    "postgres-within-asyncpg-x1",
-    "postgres-sync-x4",
-)
-BAD_INPUT_CASES = ("sqlite-within-sqlite3-x1", "postgres-async-x1")
+PAIR = ("sqlite-sync-x1", "postgres-async-x1")
+WITHIN = ("sqlite-within-sqlite3-x1", "postgres-within-asyncpg-x1")
+SHARDED = ("sqlite-async-x4", "postgres-sync-x4")
+MORE = {
+    "answers": WITHIN,
+    "batches": WITHIN + SHARDED,
+    "claims": WITHIN + SHARDED,
+    "groups": SHARDED[1:],
+    "limits": SHARDED[1:],
+    "on_duplicate": WITHIN,
+    "publish_keys": WITHIN + SHARDED,
+    "served_queues": SHARDED[1:],
+    "shards": SHARDED,
+}
+"""What `make test` runs beside the pair, by the module of a case."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "subject" in metafunc.fixturenames:
-        few = BAD_INPUT_CASES if "::TestBad" in metafunc.definition.nodeid else CASES
-        cases = EVERY_CASE if SOAK else few
-        metafunc.parametrize("subject", cases, indirect=True)
+    if "subject" not in metafunc.fixturenames:
+        return
+    module = metafunc.function.__module__.rpartition(".")[2]
+    few = (*PAIR, *MORE.get(module, ()))
+    # Bad input is rejected before a statement is sent: more subjects would show nothing new.
+    others = () if module == "bad_input" else (*WITHIN, *SHARDED)
+    long = [pytest.param(case, marks=pytest.mark.prove) for case in others if case not in few]
+    metafunc.parametrize("subject", EVERY_CASE if SOAK else [*few, *long], indirect=True)
 
 
 class Examinees:

@@ -6,9 +6,12 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 import onefold_contract
 
 
+@pytest.mark.prove
 def test_the_documented_file_is_an_exam_of_its_own(tmp_path: Path) -> None:
     assert onefold_contract.__doc__ is not None
     lines = onefold_contract.__doc__.splitlines()
@@ -25,4 +28,4 @@ def test_the_documented_file_is_an_exam_of_its_own(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "10 passed" in run.stdout
+    assert "8 passed" in run.stdout

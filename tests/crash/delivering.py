@@ -30,24 +30,6 @@ class Take(Scenario):
         assert onefold.enqueue("crash", unique_key=self.key + "a").duplicate
 
 
-class TakeOfADeadWorker(Scenario):
-    """A worker that died with jobs in its hands: their leases end, and they are taken again."""
-
-    later = 2 * HOUR
-
-    def prepare(self, onefold: Onefold) -> None:
-        self.enqueue(onefold)
-        self.take(onefold)
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        onefold.deliveries.rescue()
-        return None
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt, job.fence) == ("retrying", 1, 1)
-
-
 class _Delivered(Scenario):
     """One job that is running."""
 
@@ -113,16 +95,6 @@ class FinishUnkeptButPromised(FinishUnkept):
     reusable = False
 
 
-class FinishUnkeptWithSuccessor(_Followed):
-    options: ClassVar[Options] = {"retention": Retention(completed=NOW)}
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.deliveries.finish(self.taken)
-
-    def check(self, onefold: Onefold) -> None:
-        assert self.payloads(onefold) == [("ready", "next")]
-
-
 class FinishAndTake(_Delivered):
     """The last batch is finished and the next taken, together or not at all."""
 
@@ -147,14 +119,6 @@ class Retry(_Delivered):
         (job,) = self.jobs(onefold)
         assert (job.state, job.attempt) == ("retrying", 1)
         assert onefold.enqueue("crash", unique_key=self.key).id == job.id
-
-
-class RetryTheLastTime(_Followed):
-    options: ClassVar[Options] = {"max_attempts": 1}
-    ends = "dead"
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.deliveries.retry(self.taken, error="no luck")
 
 
 class Defer(_Delivered):
@@ -224,7 +188,6 @@ class Rescue(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    Take, TakeOfADeadWorker, Finish, FinishWithSuccessor, FinishWithSuccessorThatInheritsTheKey,
-    FinishUnkept, FinishUnkeptButPromised, FinishUnkeptWithSuccessor, FinishAndTake, Retry,
-    RetryTheLastTime, Defer, Bury, HandBack, Heartbeat, Rescue,
+    Take, Finish, FinishWithSuccessor, FinishWithSuccessorThatInheritsTheKey, FinishUnkept,
+    FinishUnkeptButPromised, FinishAndTake, Retry, Defer, Bury, HandBack, Heartbeat, Rescue,
 ]  # fmt: skip

@@ -98,13 +98,6 @@ class Publish(Scenario):
         assert self.enqueue(onefold) != job.id
 
 
-class PublishOfAHeldKey(Publish):
-    """The publish key is recorded for the holder of the unique key."""
-
-    def prepare(self, onefold: Onefold) -> None:
-        self.enqueue(onefold)
-
-
 class PublishExpired(Scenario):
     """The publish key was remembered for an hour, and its job has ended."""
 
@@ -132,11 +125,6 @@ class Replace(Scenario):
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
         assert (job.id, job.payload, job.attempt) == (self.holder, "new", 0)
-
-
-class RerunQueued(Replace):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return self.enqueue(onefold, "new", on_duplicate="rerun")
 
 
 class RerunRunning(Scenario):
@@ -214,7 +202,6 @@ class WithinATransaction(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    EnqueueNew, EnqueueDuplicate, EnqueueBatch, EnqueueRefused, Publish, PublishOfAHeldKey,
-    PublishExpired, Replace, RerunQueued, RerunRunning, WindowOver, HolderExpired,
-    WithinATransaction,
+    EnqueueNew, EnqueueDuplicate, EnqueueBatch, EnqueueRefused, Publish, PublishExpired,
+    Replace, RerunRunning, WindowOver, HolderExpired, WithinATransaction,
 ]  # fmt: skip

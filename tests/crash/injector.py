@@ -132,7 +132,7 @@ class Watch:
         connect: Callable[..., sqlite3.Connection] = sqlite3.connect
 
         def watched_connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
-            return connect(*arguments, factory=Watched, **options)
+            return connect(*arguments, **{**options, "factory": Watched})
 
         sqlite3.connect = watched_connect  # type: ignore[assignment] # pyright: ignore[reportAttributeAccessIssue]
         for cursor in (psycopg.Cursor, psycopg.AsyncCursor):

@@ -49,20 +49,6 @@ class Replay(Scenario):
         assert onefold.enqueue("crash", unique_key=self.key).id == self.dead
 
 
-class ReplayIntoAHeldKey(Replay):
-    def prepare(self, onefold: Onefold) -> None:
-        super().prepare(onefold)
-        self.newer = self.enqueue(onefold)
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        answer = onefold.replay(self.dead)
-        assert answer.id == self.newer
-        return answer
-
-    def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["dead", "ready"]
-
-
 class ReplayFresh(Replay):
     def prepare(self, onefold: Onefold) -> None:
         self.dead = self.enqueue(onefold, unique_while="exists")
@@ -142,17 +128,6 @@ class Fold(Scenario):
         assert len({one.request_id for one in noted.recent}) == 3
 
 
-class FoldAgain(Fold):
-    """Into a count that is there already."""
-
-    def prepare(self, onefold: Onefold) -> None:
-        self.holder = self.enqueue(onefold)
-        for number in range(3):
-            self.enqueue(onefold, request_id=f"request {number}")
-            if number == 1:
-                onefold.deliveries.fold()
-
-
 class Erase(Scenario):
     def prepare(self, onefold: Onefold) -> None:
         self.enqueue(onefold, idempotency_key=self.key, unique_while="exists")
@@ -174,6 +149,5 @@ class Erase(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    CancelQueued, CancelRunning, Replay, ReplayIntoAHeldKey, ReplayFresh, ReplayMany, Delete, Prune,
-    Fold, FoldAgain, Erase,
+    CancelQueued, CancelRunning, Replay, ReplayFresh, ReplayMany, Delete, Prune, Fold, Erase,
 ]  # fmt: skip

@@ -153,13 +153,7 @@ class BuryUnkept(_Gone):
         return ended
 
 
-class BuryUnkeptButPromised(BuryUnkept):
-    """A tombstone holds the key, and nothing else."""
-
-    options: ClassVar[Options] = {"retention": Retention(dead=0 * HOUR), "unique_for": DAY}
-
-
 SCENARIOS: list[type[Scenario]] = [
-    EndInManyWays, RescueOfManyDeliveries, ReplayOfACompletedJob, DropDeadLetters, PruneWithHistory,
-    BuryUnkept, BuryUnkeptButPromised,
+    EndInManyWays, RescueOfManyDeliveries, ReplayOfACompletedJob, DropDeadLetters,
+    PruneWithHistory, BuryUnkept,
 ]  # fmt: skip

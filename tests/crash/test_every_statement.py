@@ -11,8 +11,13 @@ from tests.crash.claiming import OnceLeased
 from tests.crash.injector import Death, kill_before
 from tests.crash.scenario import Scenario
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import proved, repetitions
 
+USUAL = [
+    enqueueing.Publish, enqueueing.WithinATransaction, delivering.FinishAndTake,
+    delivering.FinishWithSuccessor, delivering.Rescue, claiming.OnceLeased, claiming.OnceJoined,
+]  # fmt: skip
+"""Those that `make test` runs: one of each sort of call."""
 SCENARIOS = [
     *enqueueing.SCENARIOS, *delivering.SCENARIOS, *operating.SCENARIOS, *claiming.SCENARIOS,
     *remembering.SCENARIOS,
@@ -22,7 +27,11 @@ DEATHS = repetitions(1, soak=2)
 """How often in a row it dies before it comes through: in `make soak` at every two statements."""
 
 
-@pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [*USUAL, *proved(*(kind for kind in SCENARIOS if kind not in USUAL))],
+    ids=lambda kind: kind.__name__,
+)
 def test_a_death_before_any_statement_loses_nothing_and_leaks_nothing(
     place: Place, kind: type[Scenario]
 ) -> None:

@@ -12,6 +12,7 @@ from onefold import Onefold
 from tests.crash.injector import kill_before
 from tests.crash.scenario import Scenario
 from tests.fixtures.place import Place
+from tests.fixtures.proof import proved, repetitions
 
 
 class Migrate(Scenario):
@@ -32,7 +33,7 @@ def new_schemas(postgres_url: str) -> Iterator[list[str]]:
             )
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", *proved("postgres")])
 def test_a_migration_that_died_is_begun_again_from_the_start(
     database: str, tmp_path: Path, postgres_url: str, new_schemas: list[str]
 ) -> None:
@@ -51,7 +52,7 @@ def test_a_migration_that_died_is_begun_again_from_the_start(
             assert bool(onefold.migrate()) != death.committed
             assert onefold.migrate() == []
             assert onefold.enqueue("crash", unique_key="k").inserted
-        number += 1
+        number += repetitions(9, soak=1)
     assert number > 4
 
 

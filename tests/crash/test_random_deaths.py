@@ -3,9 +3,11 @@
 import random
 import signal
 
+import pytest
+
 from tests.crash.injector import Watch
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.race import audit
 from tests.race.crew import DEADLINE, Racer, processes
 from tests.race.hammer import hammer
@@ -24,6 +26,7 @@ def live_and_die(place: Place, rank: int, seed: str, statements: int) -> None:
         hammer(Racer(rank, onefold, place), 10_000, seed)
 
 
+@pytest.mark.prove
 def test_processes_that_die_anywhere_break_no_rule(place: Place) -> None:
     audit.install(place)
     context = processes()

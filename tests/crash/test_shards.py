@@ -14,6 +14,7 @@ from tests.crash.enqueueing import EnqueueBatch, EnqueueRefused, Publish
 from tests.crash.scenario import Scenario
 from tests.crash.test_every_statement import die_and_come_through
 from tests.fixtures.place import Place
+from tests.fixtures.proof import proved
 from tests.fixtures.shards import SHARDS
 
 
@@ -41,7 +42,10 @@ class PublishAcrossOfAHeldKey(PublishAcross):
 
 @pytest.mark.parametrize(
     "kind",
-    [PublishAcross, PublishAcrossOfAHeldKey, EnqueueBatch, EnqueueRefused],
+    [
+        PublishAcross,
+        *proved(PublishAcrossOfAHeldKey, EnqueueBatch, EnqueueRefused),
+    ],
     ids=lambda kind: kind.__name__,
 )
 def test_a_death_between_two_shards_leaves_nothing_on_either(

@@ -7,12 +7,9 @@ import pytest
 
 from onefold import InvalidInput, Onefold, Retention, Run, Unique
 from onefold.errors import ConflictingOptions
-from tests.cron.due import set_next_tick
-from tests.fixtures.colours import Clock, Coloured, Store
-from tests.fixtures.place import Place
+from tests.fixtures.colours import Clock, Coloured
 
 HOUR = timedelta(hours=1)
-MINUTE = timedelta(minutes=1)
 
 
 def declare(onefold: Coloured, cron: str = "0 * * * *", **options: Any) -> Any:
@@ -38,12 +35,6 @@ async def test_a_function_becomes_a_job_that_runs_at_every_tick(
     assert (stored.name, stored.kind, stored.tz) == ("tidy", "tidy", "Europe/Berlin")
     assert (stored.catch_up, stored.declared, stored.payload) == ("skip", True, {})
     assert [tick.kind for tick in ticked.ticks] == ["tidy"]
-
-
-async def test_nothing_is_stored_before_a_worker_starts(onefold: Coloured) -> None:
-    declare(onefold)
-
-    assert await onefold.schedules.find() == []
 
 
 async def test_a_declared_job_keeps_its_options(onefold: Coloured, clock: Clock) -> None:
@@ -93,46 +84,6 @@ def test_a_function_that_needs_arguments_cannot_be_called_by_the_clock(onefold: 
         onefold.target.cron("0 3 * * *")(report)
 
 
-async def test_the_same_declaration_again_forgets_no_tick(onefold: Coloured, clock: Clock) -> None:
-    declare(onefold)
-    (first,) = await onefold.schedules.store_declared()
-    clock.advance(HOUR + MINUTE)
-    declare(onefold)
-
-    assert await onefold.schedules.store_declared() == [first]
-    assert [tick.at for tick in (await onefold.deliveries.tick()).ticks] == [first.next_tick]
-
-
-async def test_another_expression_counts_from_now(onefold: Coloured, clock: Clock) -> None:
-    declare(onefold)
-    await onefold.schedules.store_declared()
-    clock.advance(HOUR + MINUTE)
-    declare(onefold, "*/30 * * * *")
-    (changed,) = await onefold.schedules.store_declared()
-
-    assert changed.cron == "*/30 * * * *"
-    assert changed.next_tick == clock.now + 29 * MINUTE
-    assert (await onefold.deliveries.tick()).ticks == ()
-
-
-async def test_a_tick_that_was_run_by_the_old_expression_is_not_run_by_the_new(
-    onefold: Coloured, clock: Clock, store: Store
-) -> None:
-    declare(onefold)
-    await onefold.schedules.store_declared()
-    clock.advance(HOUR)
-    first = await onefold.deliveries.tick()
-    declare(onefold, "*/30 * * * *")
-    await onefold.schedules.store_declared()
-    # Like a process that had read the old row, and wrote it back.
-    set_next_tick(Place(store.url, store.schema), clock.now)
-    again = await onefold.deliveries.tick()
-
-    assert [tick.at for tick in first.ticks] == [clock.now]
-    assert again.ticks == ()
-    assert len(await onefold.find()) == 1
-
-
 async def test_what_an_operator_has_made_stays(onefold: Coloured) -> None:
     made = await onefold.schedules.save("tidy", "0 3 * * *", kind="tidy")
     declare(onefold)
@@ -148,28 +99,6 @@ async def test_an_operator_may_take_a_declared_one_over(onefold: Coloured) -> No
 
     assert not taken.declared
     assert await onefold.schedules.store_declared() == [taken]
-
-
-async def test_a_pause_outlives_a_declaration(onefold: Coloured) -> None:
-    declare(onefold)
-    await onefold.schedules.store_declared()
-    await onefold.schedules.pause("tidy")
-    declare(onefold, "30 * * * *")
-    (changed,) = await onefold.schedules.store_declared()
-
-    assert changed.paused
-    assert changed.cron == "30 * * * *"
-
-
-async def test_what_is_said_of_a_queue_holds_for_its_schedules(
-    onefold: Coloured, clock: Clock
-) -> None:
-    onefold.target.queues.declare("reports", timeout=MINUTE)
-    await onefold.schedules.save("hourly", "0 * * * *", kind="report", queue="reports")
-    clock.advance(HOUR)
-    (tick,) = (await onefold.deliveries.tick()).ticks
-
-    assert (await onefold.get(tick.enqueued.id)).timeout == MINUTE
 
 
 def test_a_name_has_one_schedule(onefold: Coloured) -> None:

@@ -101,10 +101,14 @@ class Pause(OfASchedule):
         assert self.schedule(onefold).paused
 
 
-SCENARIOS: list[type[Scenario]] = [Tick, TickThrice, TickLate, TickAHeldKey, Change, Pause]
+LONG: list[type[Scenario]] = [TickThrice, TickLate, TickAHeldKey, Change, Pause]
 
 
-@pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [Tick, *[pytest.param(kind, marks=pytest.mark.prove) for kind in LONG]],
+    ids=lambda kind: kind.__name__,
+)
 def test_a_death_before_any_statement_loses_no_tick_and_doubles_none(
     place: Place, kind: type[Scenario]
 ) -> None:

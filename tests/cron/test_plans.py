@@ -23,7 +23,6 @@ from onefold.model.schedule import (
     new_schedule,
     newest,
     plan,
-    shard_of_schedule,
     tick_key,
 )
 from onefold.model.timestamps import LATEST, MICROSECOND, from_micros, to_micros
@@ -131,11 +130,6 @@ def test_one_that_has_fired_for_the_last_time_is_due_never() -> None:
     assert planned.next_tick == LATEST
 
 
-def test_one_that_never_fires_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="never fires"):
-        first_tick("0 0 */20 * 1L", "UTC", START)
-
-
 @pytest.mark.parametrize(
     ("field", "said"),
     [
@@ -167,11 +161,6 @@ def test_a_job_of_a_schedule_is_what_an_enqueue_would_have_stored() -> None:
     assert (options.tick, options.tags, options.metadata) == (START, ("a",), {"schedule": "s"})
 
 
-def test_a_key_of_a_field_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="names 'usrId', which the payload of 'report'"):
-        schedule("0 * * * *", unique=Unique("usrId"))
-
-
 def test_jobs_of_one_key_go_to_one_shard() -> None:
     due = schedule("0 * * * *", unique_key="k")
     hashes = {job_of(due, START + tick, now=START).request.id.split("-")[2] for tick in range(5)}
@@ -179,22 +168,11 @@ def test_jobs_of_one_key_go_to_one_shard() -> None:
     assert len(hashes) == 1
 
 
-def test_a_schedule_without_options_has_defaults() -> None:
-    request = job_of(schedule("0 * * * *"), START, now=START).request
-
-    assert (request.priority, request.max_attempts, request.unique_key) == (0, 8, None)
-
-
 def test_the_claim_of_a_tick_names_schedule_and_moment() -> None:
     key = tick_key(schedule("0 * * * *"), START)
 
     assert (key.tenant, key.surface, key.scope) == ("acme", "cron", "s")
     assert key.key == "2026-03-01T00:00:00Z"
-
-
-def test_a_schedule_has_one_shard() -> None:
-    assert {shard_of_schedule("acme", "s", 1) for _ in range(3)} == {0}
-    assert {shard_of_schedule("", f"s{number}", 4) for number in range(50)} == {0, 1, 2, 3}
 
 
 def _replaced(due: Schedule, **fields: Any) -> Schedule:

@@ -3,16 +3,18 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from onefold.testing import Clock
 from tests.cron.due import set_next_tick
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.race.crew import Crew, Racer, race_threads, values
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 NAMES = ["one", "two", "three"]
-TOGETHER = repetitions(10, soak=200)
+TOGETHER = repetitions(5, soak=200)
 ALONE = repetitions(60, soak=2_000)
 
 
@@ -60,6 +62,7 @@ def test_a_tick_that_all_see_at_once_has_one_job(place: Place, crew: Crew) -> No
     check(place, ticks, TOGETHER)
 
 
+@pytest.mark.prove
 def test_clocks_may_differ(place: Place, crew: Crew) -> None:
     prepare(place)
     ticks = [tick for found in values(crew.race(place, tick_through, ALONE)) for tick in found]
@@ -67,6 +70,7 @@ def test_clocks_may_differ(place: Place, crew: Crew) -> None:
     check(place, ticks, ALONE)
 
 
+@pytest.mark.prove
 def test_it_is_so_on_several_shards(spread: Place, crew: Crew) -> None:
     prepare(spread)
     ticks = [tick for found in values(crew.race(spread, tick_through, ALONE)) for tick in found]
@@ -81,6 +85,7 @@ def test_threads_of_one_process_share_no_tick_either(place: Place) -> None:
     check(place, ticks, 20)
 
 
+@pytest.mark.prove
 def test_ticks_that_have_had_their_job_have_no_other_whoever_sees_them_due(
     place: Place, crew: Crew
 ) -> None:
@@ -93,6 +98,7 @@ def test_ticks_that_have_had_their_job_have_no_other_whoever_sees_them_due(
     check(place, ticks, 5)
 
 
+@pytest.mark.prove
 def test_declarations_at_once_make_one_schedule(place: Place, crew: Crew) -> None:
     for found in values(crew.race(place, declare)):
         assert [name for name, _ in found] == ["declared", "other"]

@@ -70,18 +70,6 @@ async def test_one_that_cannot_be_read_keeps_nobody_waiting(
     ]
 
 
-async def test_it_runs_when_somebody_can_read_it(
-    onefold: Coloured, clock: Clock, place: Place
-) -> None:
-    await onefold.schedules.save("hourly", HOURLY, kind="report")
-    set_zone(place, "Mars/Olympus")
-    clock.advance(HOUR)
-    await onefold.deliveries.tick()
-    set_zone(place, "UTC")
-
-    assert [tick.at for tick in (await onefold.deliveries.tick()).ticks] == [clock.now]
-
-
 async def test_listeners_are_told(onefold: Coloured, clock: Clock) -> None:
     told: list[object] = []
     onefold.target.subscribe(told.append)

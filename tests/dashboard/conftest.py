@@ -1,4 +1,4 @@
-"""What tests of the dashboard share: a seeded database, a server on loopback, a visitor."""
+"""What tests of the dashboard share: a seeded database, a visitor, a browser and its server."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,19 +9,13 @@ from onefold import Onefold
 from onefold.model.api_key import Scope
 from onefold.server import ServerSettings, create_app
 from tests.dashboard.seed import Seeded, seed
+from tests.dashboard.visiting import SECRET, Visitor
 from tests.fixtures.browser import browser, visitor
-from tests.fixtures.colours import Dialect, Store, store
+from tests.fixtures.colours import Store, pytest_pyfunc_call, store
+from tests.fixtures.served import dialect
 from tests.forms.serving import serving
 
-__all__ = ["browser", "store", "visitor"]
-
-SECRET = "the secret of the dashboard's tests"
-
-
-@pytest.fixture
-def dialect() -> Dialect:
-    """SQLite, unless a test asks for both: `@pytest.mark.parametrize("dialect", …)`."""
-    return "sqlite"
+__all__ = ["browser", "dialect", "pytest_pyfunc_call", "store", "visitor"]
 
 
 @pytest.fixture
@@ -32,8 +26,14 @@ def seeded(store: Store) -> Seeded:
 
 @pytest.fixture
 def onefold(store: Store) -> Onefold:
-    """The Onefold of the server."""
+    """The Onefold of the dashboard."""
     return store.open()
+
+
+@pytest.fixture
+def visit(onefold: Onefold) -> Visitor:
+    """A visitor without scripts. There are no API keys: it needs no login."""
+    return Visitor(onefold)
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ LogIn = Callable[..., str]
 
 @pytest.fixture
 def log_in(onefold: Onefold, url: str, page: Page) -> LogIn:
-    """Logs in with a new API key of the given scope and tenant; returns the id of the key."""
+    """Logs in with a new API key of the given scope; returns the id of the key."""
 
-    def logged_in(scope: Scope = "admin", tenant: str = "") -> str:
-        made = onefold.api_keys.create(tenant, scopes=[scope], name=f"{scope} of the test")
+    def logged_in(scope: Scope = "admin") -> str:
+        made = onefold.api_keys.create(scopes=[scope], name=f"{scope} of the test")
         page.goto(f"{url}/login")
         page.get_by_label("API key").fill(made.text)
         page.get_by_role("button", name="Log in").click()

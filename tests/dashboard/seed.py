@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from onefold import Onefold, Payload, Run
+from onefold import NewJob, Onefold, Payload, Run, Tenant
 from onefold.testing.jobs import drain
 from tests.fixtures.colours import Clock, Store
 
@@ -48,6 +48,23 @@ def in_thread(call: Callable[[], T]) -> T:
     thread.start()
     thread.join()
     return found[0]
+
+
+def bury(calls: Tenant, count: int, *, queue: str = "many", kind: str = "ship") -> list[str]:
+    """Dead letters of one kind."""
+    made = calls.enqueue_many([NewJob(kind, {"n": n}, queue=queue) for n in range(count)])
+    left = count
+    while left:
+        taken = calls.deliveries.take([queue], worker="test", lease=LEASE, limit=left)
+        calls.deliveries.bury(taken, reason="failed", error={"type": "OutOfStock"})
+        left -= len(taken)
+    return [item.id for item in made.items]
+
+
+def states(onefold: Onefold, ids: list[str]) -> set[str]:
+    """The states of jobs."""
+    found = [onefold.get(job_id) for job_id in ids]
+    return {"deleted" if job is None else job.state for job in found}
 
 
 def _seed(store: Store) -> Seeded:
@@ -128,13 +145,17 @@ def _now(onefold: Onefold, ids: dict[str, str]) -> None:
     ids["scheduled"] = onefold.enqueue(
         "send_receipt", {"order": "o-1050"}, queue="email", run_at=tomorrow
     ).id
-    for number in range(4):
-        ids["ready"] = onefold.enqueue(
+    receipts = [
+        onefold.enqueue(
             "send_receipt",
-            {"order": f"o-{1060 + number}"},
+            {"order": f"o-{number}"},
             queue="email",
-            unique_key=f"receipt:o-{1060 + number}",
+            unique_key=f"receipt:o-{number}",
         ).id
+        for number in range(1060, 1064)
+    ]
+    # Ids of one millisecond sort by the hashes of their keys.
+    ids["ready"] = max(receipts)
 
 
 def _declare(onefold: Onefold, clock: Clock) -> None:

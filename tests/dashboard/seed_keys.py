@@ -1,10 +1,10 @@
 """Keys of several surfaces in all states, for the page of keys."""
 
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from onefold.model.claim import Won
-from tests.dashboard.seed import HOSTILE, in_thread
+from tests.dashboard.seed import HOSTILE, Seeded, in_thread
 from tests.fixtures.colours import Clock, Store
 
 ROUTE = "customer-7\nPOST /payments"
@@ -44,3 +44,32 @@ def _seed_keys(store: Store) -> None:
     now = store.open()
     now.claim("rebuild", "search-index", lease=timedelta(hours=1))
     now.enqueue("send_receipt", {"order": 7}, idempotency_key="publish-7", queue="email")
+
+
+def pages(seeded: Seeded) -> list[str]:
+    """A path of every page. A new page is added here."""
+    return [
+        "/",
+        "/?last=24h",
+        "/queues",
+        "/queues/email",
+        "/queues/nothing",
+        "/new-queue",
+        "/workers",
+        "/jobs",
+        "/jobs?kind=nothing",
+        "/jobs?id=nonsense",
+        *(f"/jobs/{job_id}" for job_id in seeded),
+        "/nothing-here",
+        "/keys",
+        "/keys?key=nothing",
+        "/keys?key=charge:o-1042",
+        "/keys?surface=job",
+        "/keys/detail?surface=job&scope=charge_card&key=charge:o-1042",
+        f"/keys/detail?surface=job&scope=import_catalog&key={quote(HOSTILE)}",
+        "/dead",
+        "/dead?kind=nothing",
+        "/dead?from=yesterday",
+        "/schedules",
+        "/api-keys",
+    ]

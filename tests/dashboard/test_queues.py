@@ -4,43 +4,32 @@ import re
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
 
 from onefold import Onefold, Queue
 from onefold.model.queue import QueueSettings
-from tests.dashboard.conftest import LogIn
-from tests.dashboard.seed import LEASE, Seeded, in_thread
+from tests.dashboard.seed import LEASE, Seeded
 from tests.dashboard.shop_day import SECRET, save_queues
-from tests.fixtures.colours import Dialect
-
-BOTH: list[Dialect] = ["sqlite", "postgres"]
+from tests.dashboard.visiting import Visitor
 
 
 @pytest.fixture
 def saved(onefold: Onefold, seeded: Seeded) -> None:
     """The jobs come first: a held queue gives none."""
-    in_thread(lambda: save_queues(onefold))
+    save_queues(onefold)
 
 
 def queue(onefold: Onefold, name: str) -> Queue:
-    found = in_thread(lambda: onefold.queues.get(name))
+    found = onefold.queues.get(name)
     assert found is not None
     return found
 
 
-def row(page: Page, name: str) -> Locator:
-    return page.locator(f'tr[data-key="{name}"]')
-
-
-@pytest.mark.parametrize("dialect", BOTH)
 @pytest.mark.usefixtures("saved")
-def test_the_list_has_the_numbers_and_the_state_of_each_queue(
-    seeded: Seeded, url: str, page: Page
-) -> None:
-    page.goto(f"{url}/queues")
+def test_the_list_has_the_numbers_and_the_state_of_each_queue(visit: Visitor) -> None:
+    page = visit.open("/queues")
 
     def cells(name: str) -> list[str]:
-        return row(page, name).locator("td.number").all_inner_texts()
+        return page.row(name).texts("td.number")
 
     due, oldest, running, scheduled, retrying, dead = cells("email")
     assert (due, running, scheduled, retrying, dead) == ("4", "0", "1", "0", "0")
@@ -49,72 +38,63 @@ def test_the_list_has_the_numbers_and_the_state_of_each_queue(
     assert cells("documents")[4:] == ["1", "0"]
     assert cells("payments")[4:] == ["0", "1"]
     assert cells("hostile")[4:] == ["0", "1"]
-    expect(row(page, "documents").locator(".badge")).to_have_text("paused")
-    expect(row(page, "partners").locator(".badge")).to_have_text("held")
-    expect(row(page, "partners")).to_contain_text("5 failed pushes")
-    expect(row(page, "payments")).to_contain_text("at most 4 at once, 100/m")
+    assert page.row("documents").one(".badge").text == "paused"
+    assert page.row("partners").one(".badge").text == "held"
+    assert "5 failed pushes" in page.row("partners").text
+    assert "at most 4 at once, 100/m" in page.row("payments").text
 
 
-@pytest.mark.parametrize("dialect", BOTH)
 @pytest.mark.usefixtures("saved")
 def test_a_double_click_pauses_a_queue_once_and_another_resumes_it(
-    onefold: Onefold, seeded: Seeded, url: str, page: Page
+    onefold: Onefold, visit: Visitor
 ) -> None:
-    page.goto(f"{url}/queues")
+    visit.open("/queues")
 
-    row(page, "payments").get_by_role("button", name="Pause").dblclick()
-
-    expect(page.locator(".toast")).to_contain_text("The queue is paused.")
-    expect(row(page, "payments").locator(".badge")).to_have_text("paused")
+    visit.press("Pause", within=visit.page.row("payments"))
+    assert visit.notice.startswith("The queue is paused.")
+    assert visit.page.row("payments").one(".badge").text == "paused"
     assert queue(onefold, "payments").paused
 
-    row(page, "payments").get_by_role("button", name="Resume").dblclick()
-
-    expect(page.locator(".toast")).to_contain_text("The queue is resumed.")
+    visit.press("Resume", within=visit.page.row("payments"))
+    assert visit.notice.startswith("The queue is resumed.")
     assert not queue(onefold, "payments").paused
 
 
 def test_a_queue_that_only_has_jobs_can_be_paused_and_limited(
-    onefold: Onefold, seeded: Seeded, url: str, page: Page
+    seeded: Seeded, visit: Visitor
 ) -> None:
-    page.goto(f"{url}/queues/email")
-    page.get_by_role("button", name="Pause").click()
-    expect(page.locator(".heading .badge")).to_have_text("paused")
+    visit.open("/queues/email")
+    visit.press("Pause")
+    assert visit.page.one(".heading .badge").text == "paused"
 
-    page.get_by_label("At once", exact=True).fill("three")
-    page.get_by_role("button", name="Set limits").click()
-    expect(page.get_by_label("At once", exact=True)).to_have_attribute("aria-invalid", "true")
-    page.get_by_label("At once", exact=True).fill("3")
-    page.get_by_label("Rate", exact=True).fill("10/30s")
-    page.get_by_role("button", name="Set limits").dblclick()
+    visit.press("Set limits", concurrency="three")
+    assert visit.page.one("[aria-invalid]")["name"] == "concurrency"
+    visit.press("Set limits", concurrency="3", rate_limit="10/30s")
 
-    expect(page.locator(".toast")).to_contain_text("The limits are set.")
-    limits = page.get_by_role("region", name="Limits")
-    expect(limits).to_contain_text("10/30s")
-    expect(limits).to_contain_text("an operator")
-    page.get_by_role("button", name="Use the limits of the code").click()
-    expect(page.get_by_role("region", name="Limits")).to_contain_text("no limit")
+    assert visit.notice == "The limits are set."
+    limits = visit.page.part("Limits").text
+    assert "10/30s" in limits
+    assert "an operator" in limits
+    visit.press("Use the limits of the code")
+    assert "no limit" in visit.page.part("Limits").text
 
 
-@pytest.mark.parametrize("dialect", BOTH)
-def test_a_double_click_makes_one_queue_with_its_endpoint(
-    onefold: Onefold, url: str, page: Page
-) -> None:
-    page.goto(f"{url}/queues")
-    page.locator(".empty").get_by_role("link", name="New queue").click()
-    page.get_by_label("Name", exact=True).fill("orders")
-    page.get_by_label("Endpoint", exact=True).fill("https://shop.example/orders")
-    page.get_by_label("Mode", exact=True).select_option("ack")
-    page.get_by_label("Ack timeout in seconds", exact=True).fill("60")
-    page.get_by_label("Attempts", exact=True).fill("5")
-    page.get_by_label("At once", exact=True).fill("2")
-    page.get_by_label("Rate", exact=True).fill("100/m")
-
-    page.get_by_role("button", name="Save").dblclick()
+def test_a_double_click_makes_one_queue_with_its_endpoint(onefold: Onefold, visit: Visitor) -> None:
+    empty = visit.open("/queues").one(".empty")
+    visit.open(empty.link("New queue"))
+    visit.press(
+        "Save",
+        name="orders",
+        endpoint="https://shop.example/orders",
+        mode="ack",
+        ack_timeout="60",
+        max_attempts="5",
+        concurrency="2",
+        rate_limit="100/m",
+    )
 
     # A second run would say that the name belongs to a queue.
-    page.wait_for_url(f"{url}/queues/orders")
-    expect(page.locator(".toast")).to_contain_text("The queue orders is saved.")
+    assert (visit.at, visit.notice) == ("/queues/orders", "The queue orders is saved.")
     made = queue(onefold, "orders")
     assert made.endpoint == "https://shop.example/orders"
     assert (made.mode, made.max_attempts, made.ack_timeout) == ("ack", 5, timedelta(seconds=60))
@@ -123,54 +103,40 @@ def test_a_double_click_makes_one_queue_with_its_endpoint(
     assert made.signing_secret
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("Name", "", "must have 1 to"),
-        ("Name", "payments", "belongs to a queue that exists"),
-        ("Endpoint", "shop.example", "must be an http or https URL"),
-        ("Endpoint", "http://127.0.0.1/", "loopback"),
-        ("Ack timeout in seconds", "0", "must be 1 to 2592000 seconds"),
-        ("Attempts", "0", "must be"),
-        ("Attempts", "", "must be given"),
-        ("At once", "many", "must be a whole number"),
-        ("At once", "0", "must be"),
-        ("Rate", "fast", "must be"),
-    ],
-)
 @pytest.mark.usefixtures("saved")
 def test_a_wrong_value_is_shown_at_its_field_and_nothing_is_saved(
-    onefold: Onefold, url: str, page: Page, wrong: tuple[str, str, str]
+    onefold: Onefold, visit: Visitor
 ) -> None:
-    label, value, why = wrong
-    page.goto(f"{url}/new-queue")
-    page.get_by_label("Name", exact=True).fill("orders")
-    page.get_by_label("Endpoint", exact=True).fill("https://shop.example/orders")
-    page.get_by_label(label, exact=True).fill(value)
-    page.locator("main form").evaluate("form => { form.noValidate = true }")
+    right = {"name": "orders", "endpoint": "https://shop.example/orders"}
+    visit.open("/new-queue")
+    for name, value, why in (
+        ("name", "", "must have 1 to"),
+        ("name", "payments", "belongs to a queue that exists"),
+        ("endpoint", "shop.example", "must be an http or https URL"),
+        ("endpoint", "http://127.0.0.1/", "loopback"),
+        ("ack_timeout", "0", "must be 1 to 2592000 seconds"),
+        ("max_attempts", "0", "must be"),
+        ("max_attempts", "", "must be given"),
+        ("concurrency", "many", "must be a whole number"),
+        ("concurrency", "0", "must be"),
+        ("rate_limit", "fast", "must be"),
+    ):
+        good = {"ack_timeout": "9", "max_attempts": "3", "concurrency": "", "rate_limit": ""}
+        visit.press("Save", given={**right, **good, name: value})
 
-    page.get_by_role("button", name="Save").click()
+        assert "Nothing was saved." in visit.page.one('[role="alert"]').text
+        wrong = visit.page.one("[aria-invalid]")
+        assert (wrong["name"], wrong["value"]) == (name, value)
+        assert why in visit.page.one(".field-problem").text
+        assert onefold.queues.get("orders") is None
 
-    expect(page.get_by_role("alert")).to_contain_text("Nothing was saved.")
-    field = page.get_by_label(label, exact=True)
-    expect(field).to_have_attribute("aria-invalid", "true")
-    expect(field).to_have_value(value)
-    expect(page.locator(".field-problem")).to_contain_text(why)
-    expect(page.locator("[aria-invalid]")).to_have_count(1)
-    assert in_thread(lambda: onefold.queues.get("orders")) is None
-
-    page.get_by_label("Name", exact=True).fill("orders")
-    for name, good in (("Endpoint", ""), ("Ack timeout in seconds", "9"), ("Attempts", "3")):
-        page.get_by_label(name, exact=True).fill(good)
-    for name in ("At once", "Rate"):
-        page.get_by_label(name, exact=True).fill("")
-    page.get_by_role("button", name="Save").click()
-    page.wait_for_url(f"{url}/queues/orders")
+    visit.press("Save", given={**right, "rate_limit": ""})
+    assert visit.at == "/queues/orders"
 
 
 @pytest.mark.usefixtures("saved")
 def test_an_edit_changes_the_fields_of_the_form_and_keeps_the_rest(
-    onefold: Onefold, url: str, page: Page
+    onefold: Onefold, visit: Visitor
 ) -> None:
     before = QueueSettings(
         endpoint="https://shop.example/one",
@@ -180,142 +146,97 @@ def test_an_edit_changes_the_fields_of_the_form_and_keeps_the_rest(
         paused=True,
         paused_reason="maintenance",
     )
-    in_thread(lambda: onefold.queues.save("orders", before))
-    page.goto(f"{url}/queues/orders")
-    expect(page.locator("main")).to_contain_text("maintenance")
-    page.get_by_role("link", name="Edit").click()
-    page.get_by_label("Endpoint", exact=True).fill("https://shop.example/two")
+    onefold.queues.save("orders", before)
+    assert "maintenance" in visit.open("/queues/orders").text
+    visit.click("Edit")
 
-    page.get_by_role("button", name="Save").dblclick()
+    visit.press("Save", endpoint="https://shop.example/two")
 
-    expect(page.locator(".toast")).to_contain_text("The settings are saved.")
+    assert visit.notice == "The settings are saved."
     after = queue(onefold, "orders")
     assert after.endpoint == "https://shop.example/two"
     assert after.headers == {"x-shop": "secret value"}
     assert (after.timeout, after.signing_secret) == (timedelta(seconds=3), SECRET)
     assert (after.paused, after.paused_reason) == (True, "maintenance")
-    assert "secret value" not in page.content()
+    assert "secret value" not in visit.page.raw
 
 
 @pytest.mark.usefixtures("saved")
 def test_a_held_queue_says_until_when_and_why_and_the_hold_can_be_ended(
-    onefold: Onefold, seeded: Seeded, url: str, page: Page
+    onefold: Onefold, visit: Visitor
 ) -> None:
-    page.goto(f"{url}/queues/partners")
-    endpoint = page.get_by_role("region", name="Endpoint")
-    expect(endpoint).to_contain_text("pushes kept failing")
-    expect(endpoint).to_contain_text("5 in a row")
+    endpoint = visit.open("/queues/partners").part("Endpoint").text
+    assert "pushes kept failing" in endpoint
+    assert "5 in a row" in endpoint
 
-    page.get_by_role("button", name="End the hold").dblclick()
+    visit.press("End the hold")
 
-    expect(page.locator(".toast")).to_contain_text("The hold is ended")
+    assert visit.notice.startswith("The hold is ended")
     found = queue(onefold, "partners")
     assert (found.held_until, found.failures) == (None, 0)
 
 
 def test_an_endpoint_shows_the_status_of_its_last_push_and_the_job(
-    onefold: Onefold, url: str, page: Page
+    onefold: Onefold, visit: Visitor
 ) -> None:
-    def push() -> str:
-        onefold.queues.save("shop", QueueSettings(endpoint="https://shop.example/", mode="ack"))
-        for status in (200, 202):
-            onefold.enqueue("notify_shop", {}, queue="shop")
-            (taken,) = onefold.deliveries.take(["shop"], worker="push", lease=LEASE)
-            exchange = f'{{"fence": {taken.fence}, "status": {status}}}'
-            onefold.deliveries.park(taken, ack_timeout=LEASE, exchange=exchange)
+    onefold.queues.save("shop", QueueSettings(endpoint="https://shop.example/", mode="ack"))
+    for status in (200, 202):
         onefold.enqueue("notify_shop", {}, queue="shop")
-        (last, *_) = onefold.find(state="awaiting", newest_first=True)
-        return last.id
+        (taken,) = onefold.deliveries.take(["shop"], worker="push", lease=LEASE)
+        exchange = f'{{"fence": {taken.fence}, "status": {status}}}'
+        onefold.deliveries.park(taken, ack_timeout=LEASE, exchange=exchange)
+    onefold.enqueue("notify_shop", {}, queue="shop")
+    (last, *_) = onefold.find(state="awaiting", newest_first=True)
 
-    job_id = in_thread(push)
-    page.goto(f"{url}/queues/shop")
+    page = visit.open("/queues/shop")
 
-    expect(page.get_by_role("region", name="Endpoint")).to_contain_text("status 202, notify_shop")
-    page.get_by_role("link", name="notify_shop").click()
-    page.wait_for_url(f"{url}/jobs/{job_id}")
+    assert "status 202, notify_shop" in page.part("Endpoint").text
+    assert page.link("notify_shop") == f"/jobs/{last.id}"
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_new_secret_signs_beside_the_old_one(onefold: Onefold, url: str, page: Page) -> None:
-    page.goto(f"{url}/queues/payments")
-    page.get_by_text("Show the signing secrets").click()
-    expect(page.locator(".secrets")).to_contain_text(SECRET)
+def test_a_new_secret_signs_beside_the_old_one(onefold: Onefold, visit: Visitor) -> None:
+    assert SECRET in visit.open("/queues/payments").one(".secrets").text
 
-    page.get_by_role("button", name="New secret").click()
-    page.get_by_role("button", name="Continue").dblclick()
+    visit.confirm("New secret")
 
-    expect(page.locator(".toast")).to_contain_text("signed with a new secret")
+    assert "signed with a new secret" in visit.notice
     assert [one.secret for one in queue(onefold, "payments").secrets][1:] == [SECRET]
 
 
 @pytest.mark.usefixtures("saved")
 def test_a_queue_is_deleted_after_a_confirmation_unless_it_has_jobs(
-    onefold: Onefold, seeded: Seeded, url: str, page: Page
+    onefold: Onefold, visit: Visitor
 ) -> None:
-    page.goto(f"{url}/queues/documents")
-    page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Continue").click()
-    expect(page.locator(".toast.failed")).to_contain_text("documents")
+    visit.open("/queues/documents")
+    visit.confirm("Delete")
+    assert visit.notice.startswith("!")
+    assert "documents" in visit.notice
     assert queue(onefold, "documents").name == "documents"
 
-    page.goto(f"{url}/queues/payments")
-    page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Keep").click()
-    assert queue(onefold, "payments").name == "payments"
-    page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Continue").dblclick()
+    visit.open("/queues/payments")
+    visit.confirm("Delete")
 
-    expect(page.locator(".toast")).to_contain_text("The queue is deleted.")
-    assert in_thread(lambda: onefold.queues.get("payments")) is None
-
-
-@pytest.mark.usefixtures("saved")
-def test_a_read_only_session_sees_no_action_and_no_secret(
-    seeded: Seeded, url: str, page: Page, log_in: LogIn
-) -> None:
-    log_in("read")
-    for path in ("/queues", "/queues/payments", "/queues/partners", "/queues/email"):
-        page.goto(url + path)
-        expect(page.locator("main h1")).to_be_visible()
-        expect(page.locator("main form")).to_have_count(0)
-        assert "whsec_" not in page.content()
-        assert page.get_by_role("link", name=re.compile("New queue|Edit")).count() == 0
-    for path in ("/new-queue", "/queues/payments/edit"):
-        response = page.goto(url + path)
-        assert response is not None
-        assert response.status == 403
+    assert visit.notice == "The queue is deleted."
+    assert onefold.queues.get("payments") is None
 
 
 def test_a_tenant_sees_and_makes_its_own_queues_only(
-    onefold: Onefold, seeded: Seeded, url: str, page: Page, log_in: LogIn
+    onefold: Onefold, seeded: Seeded, visit: Visitor
 ) -> None:
-    in_thread(lambda: onefold.tenant("acme").queues.save("mail"))
-    log_in("admin", "acme")
-    page.goto(f"{url}/queues")
-    assert page.locator("tbody .row-link").all_inner_texts() == ["mail"]
-    page.locator("tbody .row-link").click()
-    page.get_by_role("button", name="Pause").click()
-    expect(page.locator(".heading .badge")).to_have_text("paused")
+    onefold.tenant("acme").queues.save("mail")
+    visit.log_in("admin", "acme")
+    assert visit.open("/queues").texts("tbody .row-link") == ["mail"]
+    visit.click("mail")
+    visit.press("Pause")
+    assert visit.page.one(".heading .badge").text == "paused"
+    visit.open("/queues/email")
+    assert visit.status == 404
 
-    response = page.goto(f"{url}/queues/email")
-    assert response is not None
-    assert response.status == 404
-    page.get_by_role("button", name="Log out").click()
-
-    log_in("admin")
-    page.goto(f"{url}/queues/%7Bacme%7Dmail/edit")
-    page.get_by_label("Attempts", exact=True).fill("2")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("saved")
-    theirs = in_thread(lambda: onefold.tenant("acme").queues.get("mail"))
+    visit.log_in("admin")
+    visit.open("/queues/%7Bacme%7Dmail/edit")
+    visit.press("Save", max_attempts="2")
+    assert "saved" in visit.notice
+    theirs = onefold.tenant("acme").queues.get("mail")
     assert theirs is not None
     assert (theirs.max_attempts, theirs.paused) == (2, True)
-
-
-def test_rows_of_queues_are_operated_by_keyboard(seeded: Seeded, url: str, page: Page) -> None:
-    page.goto(f"{url}/queues")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-
-    page.wait_for_url(f"{url}/queues/documents")

@@ -4,124 +4,79 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from playwright.sync_api import Page, expect
 
 from onefold import Onefold
 from onefold.server.dashboard.pages.schedules import in_words
-from tests.dashboard.conftest import LogIn
-from tests.dashboard.seed import HOSTILE, in_thread
-from tests.fixtures.colours import Dialect, Store
-
-BOTH: list[Dialect] = ["sqlite", "postgres"]
+from tests.dashboard.seed import HOSTILE
+from tests.dashboard.visiting import Visitor
 
 
 @pytest.fixture
-def scheduled(store: Store) -> Onefold:
+def scheduled(onefold: Onefold) -> Onefold:
     """A database with schedules."""
-    onefold = store.open()
-
-    def save() -> None:
-        onefold.schedules.save("report", "30 6 * * 1-5", kind="send_report", tz="Europe/Berlin")
-        onefold.schedules.save("tidy", "*/15 * * * *", kind="tidy_up", queue="chores")
-        onefold.schedules.save(
-            "odd", "5 4 1,15 2-5 *", kind="audit", payload={"note": HOSTILE}, catch_up="all"
-        )
-        onefold.schedules.pause("odd")
-
-    in_thread(save)
+    onefold.schedules.save("report", "30 6 * * 1-5", kind="send_report", tz="Europe/Berlin")
+    onefold.schedules.save("tidy", "*/15 * * * *", kind="tidy_up", queue="chores")
+    onefold.schedules.save(
+        "odd", "5 4 1,15 2-5 *", kind="audit", payload={"note": HOSTILE}, catch_up="all"
+    )
+    onefold.schedules.pause("odd")
     return onefold
 
 
-def card(page: Page, name: str) -> str:
-    return page.locator(f'[data-key="{name}"]').inner_text()
-
-
-@pytest.mark.parametrize("dialect", BOTH)
 def test_a_schedule_shows_its_words_zone_and_next_five_ticks(
-    scheduled: Onefold, url: str, page: Page
+    scheduled: Onefold, visit: Visitor
 ) -> None:
-    page.goto(f"{url}/schedules")
+    page = visit.open("/schedules")
 
-    assert "Monday to Friday at 06:30" in card(page, "report")
-    assert "Europe/Berlin" in card(page, "report")
-    assert "every 15 minutes" in card(page, "tidy")
-    assert "chores" in card(page, "tidy")
-    moments: list[str] = page.locator(
-        '[data-key="tidy"] .ticks li > time:first-child'
-    ).evaluate_all("all => all.map(time => time.dateTime)")
+    report, tidy, odd = page.row("report"), page.row("tidy"), page.row("odd")
+    assert "Monday to Friday at 06:30" in report.text
+    assert "Europe/Berlin" in report.text
+    assert "every 15 minutes" in tidy.text
+    assert "chores" in tidy.text
+    moments = [tick.all("time")[0]["datetime"] for tick in tidy.all(".ticks li")]
     ticks = [datetime.fromisoformat(moment) for moment in moments]
     assert len(ticks) == 5
-    assert ticks[0] > datetime.now(UTC)
+    assert ticks[-1] > datetime.now(UTC)
     assert {later - tick for tick, later in pairwise(ticks)} == {timedelta(minutes=15)}
-    odd = page.locator('[data-key="odd"]')
-    expect(odd.locator(".badge")).to_have_text("paused")
-    expect(odd).to_contain_text("5 4 1,15 2-5 *")
-    expect(odd).to_contain_text("None while it is paused.")
+    assert odd.one(".badge").text == "paused"
+    assert "5 4 1,15 2-5 *" in odd.text
+    assert "None while it is paused." in odd.text
 
 
-@pytest.mark.parametrize("dialect", BOTH)
-def test_a_double_click_on_run_now_enqueues_one_job(
-    scheduled: Onefold, url: str, page: Page
-) -> None:
-    page.goto(f"{url}/schedules")
+def test_a_double_click_on_run_now_enqueues_one_job(scheduled: Onefold, visit: Visitor) -> None:
+    visit.open("/schedules")
 
-    page.locator('[data-key="report"]').get_by_role("button", name="Run now").dblclick()
+    visit.press("Run now", within=visit.page.row("report"))
 
-    expect(page.locator(".toast")).to_contain_text("The schedule report has enqueued this job.")
-    expect(page.locator("h1")).to_have_text("send_report")
+    assert visit.notice == "The schedule report has enqueued this job."
+    assert visit.page.one("h1").text == "send_report"
     assert len(scheduled.find(kind="send_report")) == 1
 
 
-@pytest.mark.parametrize("dialect", BOTH)
-def test_a_schedule_is_paused_and_resumed_once(scheduled: Onefold, url: str, page: Page) -> None:
-    page.goto(f"{url}/schedules")
+def test_a_schedule_is_paused_and_resumed_once(scheduled: Onefold, visit: Visitor) -> None:
+    visit.open("/schedules")
 
-    page.locator('[data-key="tidy"]').get_by_role("button", name="Pause").dblclick()
-    expect(page.locator(".toast")).to_contain_text("tidy is paused.")
-    expect(page.locator('[data-key="tidy"] .badge')).to_have_text("paused")
+    visit.press("Pause", within=visit.page.row("tidy"))
+    assert "tidy is paused." in visit.notice
+    assert visit.page.row("tidy").one(".badge").text == "paused"
     assert {one.name for one in scheduled.schedules.find() if one.paused} == {"odd", "tidy"}
 
-    page.locator('[data-key="tidy"]').get_by_role("button", name="Resume").dblclick()
-    expect(page.locator(".toast")).to_contain_text("tidy continues from now.")
-    expect(page.locator('[data-key="tidy"] .badge')).to_have_text("active")
+    visit.press("Resume", within=visit.page.row("tidy"))
+    assert "tidy continues from now." in visit.notice
+    assert visit.page.row("tidy").one(".badge").text == "active"
 
 
 def test_a_schedule_that_was_removed_is_an_error_on_the_page(
-    scheduled: Onefold, url: str, page: Page
+    scheduled: Onefold, visit: Visitor
 ) -> None:
-    page.goto(f"{url}/schedules")
-    in_thread(lambda: scheduled.schedules.delete("tidy"))
+    visit.open("/schedules")
+    scheduled.schedules.delete("tidy")
 
-    page.locator('[data-key="tidy"]').get_by_role("button", name="Pause").click()
+    visit.press("Pause", within=visit.page.row("tidy"))
 
-    expect(page.locator(".toast.failed")).to_contain_text("tidy")
-    expect(page.locator('[data-key="tidy"]')).to_have_count(0)
-
-
-def test_a_visitor_who_may_only_read_sees_no_action(
-    scheduled: Onefold, url: str, page: Page, log_in: LogIn
-) -> None:
-    log_in("read")
-    page.goto(f"{url}/schedules")
-
-    assert "every 15 minutes" in card(page, "tidy")
-    assert page.locator("main form").count() == 0
-
-
-def test_a_tenant_sees_its_own_schedules_only(
-    scheduled: Onefold, url: str, page: Page, log_in: LogIn
-) -> None:
-    in_thread(lambda: scheduled.tenant("acme").schedules.save("own", "@daily", kind="own"))
-    log_in("admin", "acme")
-    page.goto(f"{url}/schedules")
-
-    assert page.locator(".schedule h2").all_inner_texts() == ["own"]
-
-
-def test_without_schedules_the_page_says_how_to_make_one(url: str, page: Page) -> None:
-    page.goto(f"{url}/schedules")
-
-    expect(page.locator(".empty")).to_contain_text("onefold.schedules.save(")
+    assert visit.notice.startswith("!")
+    assert "tidy" in visit.notice
+    assert "tidy" not in visit.page.texts(".schedule h2")
 
 
 @pytest.mark.parametrize(

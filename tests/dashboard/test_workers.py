@@ -1,115 +1,87 @@
-"""The page of workers."""
+"""The page of workers, and what other pages say of them."""
 
 import asyncio
 import os
-import threading
-
-import pytest
-from playwright.sync_api import Page, expect
 
 from onefold import Onefold
 from onefold.model.queue import QueueSettings
-from tests.dashboard.conftest import LogIn
-from tests.dashboard.seed import Seeded, in_thread
+from tests.dashboard.seed import Seeded
 from tests.dashboard.shop_day import save_workers
-from tests.fixtures.colours import Dialect, Store
-from tests.worker.stage import until, working
+from tests.dashboard.visiting import Visitor
+from tests.fixtures.colours import Store
+from tests.worker.stage import working
 
-BOTH: list[Dialect] = ["sqlite", "postgres"]
 
-
-@pytest.mark.parametrize("dialect", BOTH)
 def test_a_worker_appears_with_the_job_that_it_runs_and_disappears_when_it_stops(
-    store: Store, url: str, page: Page
+    store: Store, visit: Visitor
 ) -> None:
-    started, stop = threading.Event(), threading.Event()
+    onefold = store.open()
 
-    def work() -> None:
-        onefold = store.open()
+    async def play() -> None:
+        started, stop = asyncio.Event(), asyncio.Event()
 
         @onefold.job
-        def build_report() -> None:
+        async def build_report() -> None:
             started.set()
-            stop.wait(60)
+            await stop.wait()
 
-        async def play() -> None:
-            async with working(onefold, name="builder", concurrency=3):
-                await build_report.aenqueue()
-                await until(started.is_set)
-                await until(stop.is_set, patience=60)
-            await onefold.aclose()
+        async with working(onefold, name="builder", concurrency=3):
+            await build_report.aenqueue()
+            await started.wait()
+            await asyncio.to_thread(visit.open, "/workers")
+            stop.set()
+        await onefold.aclose()
 
-        asyncio.run(play())
+    asyncio.run(play())
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    started.wait(30)
-    try:
-        page.goto(f"{url}/workers")
-        row = page.locator("tbody tr")
-        expect(row.locator(".badge")).to_have_text("alive")
-        expect(row).to_contain_text("builder")
-        expect(row).to_contain_text(f"process {os.getpid()}")
-        expect(row).to_contain_text("1 of 3")
-        expect(row.get_by_role("link", name="default")).to_be_visible()
-        expect(row.get_by_role("link", name="build_report")).to_be_visible()
-    finally:
-        stop.set()
-        thread.join()
-    page.reload()
-    expect(page.get_by_role("heading", name="No worker runs")).to_be_visible()
-    expect(page.locator(".empty pre")).to_have_text("onefold worker MODULE:APP")
+    (row,) = visit.page.all("tbody tr")
+    assert row.one(".badge").text == "alive"
+    for text in ("builder", f"process {os.getpid()}", "1 of 3", "default", "build_report"):
+        assert text in row.text
+    page = visit.open("/workers")
+    assert page.one("main h2").text == "No worker runs"
+    assert page.one(".empty pre").text == "onefold worker MODULE:APP"
 
 
 def test_the_job_of_a_worker_is_one_click_away(
-    onefold: Onefold, seeded: Seeded, url: str, page: Page
+    onefold: Onefold, seeded: Seeded, visit: Visitor
 ) -> None:
-    in_thread(lambda: save_workers(onefold))
-    page.goto(f"{url}/workers")
+    save_workers(onefold)
 
-    page.locator("tr", has_text="web-2:4711").get_by_role("link", name="render_invoice").click()
+    page = visit.open("/workers")
 
-    page.wait_for_url(f"{url}/jobs/{seeded.running}")
-
-
-def test_only_the_operator_sees_workers(
-    onefold: Onefold, url: str, page: Page, log_in: LogIn
-) -> None:
-    in_thread(lambda: save_workers(onefold))
-    log_in("read")
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Workers").click()
-    expect(page.locator("tbody tr")).to_have_count(2)
-    expect(page.locator("main form")).to_have_count(0)
-    page.get_by_role("button", name="Log out").click()
-
-    log_in("admin", "acme")
-
-    expect(page.get_by_role("link", name="Workers")).to_have_count(0)
-    response = page.goto(f"{url}/workers")
-    assert response is not None
-    assert response.status == 403
-    assert "web-1" not in page.content()
+    assert page.link("render_invoice") == f"/jobs/{seeded.running}"
 
 
-@pytest.mark.parametrize("dialect", BOTH)
+def test_only_the_operator_sees_workers(onefold: Onefold, visit: Visitor) -> None:
+    save_workers(onefold)
+    visit.log_in("read")
+    visit.click("Workers")
+    assert len(visit.page.keys) == 2
+    assert visit.main.all("form") == []
+
+    visit.log_in("admin", "acme")
+
+    assert "Workers" not in visit.page.texts("nav a")
+    visit.open("/workers")
+    assert visit.status == 403
+    assert "web-1" not in visit.page.raw
+
+
 def test_a_due_job_that_no_worker_takes_says_so_on_its_page_and_on_that_of_its_queue(
-    onefold: Onefold, url: str, page: Page
+    onefold: Onefold, visit: Visitor
 ) -> None:
-    def made() -> str:
-        onefold.queues.save("payments", QueueSettings())
-        return onefold.enqueue("charge", queue="payments").id
+    onefold.queues.save("payments", QueueSettings())
+    job = onefold.enqueue("charge", queue="payments").id
+    paths = (f"/jobs/{job}", "/queues/payments")
 
-    job = in_thread(made)
-    missing = page.get_by_text("No worker that is alive takes")
+    alone = [visit.open(path).text for path in paths]
+    save_workers(onefold)
+    served = [visit.open(path).text for path in paths]
 
-    page.goto(f"{url}/jobs/{job}")
-    expect(missing).to_contain_text("onefold worker MODULE:APP")
-    page.goto(f"{url}/queues/payments")
-    expect(missing).to_contain_text("onefold worker MODULE:APP")
-
-    in_thread(lambda: save_workers(onefold))
-    page.reload()
-    expect(page.get_by_text("workers take its jobs")).to_be_visible()
-    expect(missing).to_have_count(0)
-    page.goto(f"{url}/jobs/{job}")
-    expect(page.get_by_text("A worker that knows its kind takes it")).to_be_visible()
+    for text in alone:
+        assert "No worker that is alive takes" in text
+        assert "onefold worker MODULE:APP" in text
+    assert not [text for text in served if "No worker that is alive takes" in text]
+    assert "A worker that knows its kind takes it" in served[0]
+    assert "workers take its jobs" in served[1]

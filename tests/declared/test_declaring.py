@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onefold import ConflictingOptions, Exponential, InvalidInput, Onefold, Unique, UsageError
+from onefold import ConflictingOptions, InvalidInput, Onefold, Unique, UsageError
 from onefold.jobs.job_function import DeclaredJob
 
 if TYPE_CHECKING:
@@ -68,12 +68,6 @@ def test_it_says_what_a_worker_needs() -> None:
     assert burn.isolation == "process"
 
 
-def test_an_onefold_knows_its_jobs_by_their_kinds() -> None:
-    assert onefold.jobs.kinds == ("numbers.add", "aadd", "burn")
-    assert onefold.jobs.get("numbers.add") is add
-    assert onefold.jobs.get("add") is None
-
-
 def test_two_functions_of_one_kind_are_refused_by_their_places(fresh: Onefold) -> None:
     @fresh.job(kind="send")
     def send_letter() -> None: ...
@@ -89,19 +83,6 @@ def test_two_functions_of_one_kind_are_refused_by_their_places(fresh: Onefold) -
         def send() -> None: ...
 
     assert fresh.jobs.get("send") is send_letter
-
-
-def test_two_functions_of_one_name_in_one_file_are_refused(fresh: Onefold) -> None:
-    @fresh.job
-    def send() -> None: ...
-
-    first = send
-    with pytest.raises(InvalidInput, match="declared twice"):
-
-        @fresh.job
-        def send() -> None: ...
-
-    assert fresh.jobs.get("send") is first
 
 
 def test_the_same_function_declared_again_replaces_itself(fresh: Onefold) -> None:
@@ -229,18 +210,6 @@ def test_a_coroutine_function_has_no_isolation(fresh: Onefold) -> None:
 
         @fresh.job(isolation="thread")
         async def handle() -> None: ...
-
-
-def test_options_can_be_given_in_steps(fresh: Onefold) -> None:
-    slow = fresh.job(queue="slow", backoff=Exponential())
-
-    @slow(kind="a")
-    def first() -> None: ...
-
-    @slow(kind="b", queue="slower")
-    def second() -> None: ...
-
-    assert [first.call().new_job().queue, second.call().new_job().queue] == ["slow", "slower"]
 
 
 def test_a_job_without_a_rule_has_no_unique_key() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onefold import DeclaredJob
     from onefold.effects.run import Run
     from tests.declared.stage import Stage
-    from tests.fixtures.colours import Colour, Store
+    from tests.fixtures.colours import Store
 
 MINUTE = timedelta(minutes=1)
 
@@ -70,15 +70,6 @@ async def test_a_worker_calls_the_function_with_what_was_enqueued(stage: Stage) 
     assert await stage.work() == [("the run", moment, ["a"], True), moment]
 
 
-async def test_nothing_is_stored_where_an_argument_does_not_fit(stage: Stage) -> None:
-    send = declare(stage.onefold)
-
-    with pytest.raises(InvalidInput, match="user does not match send"):
-        await stage.enqueue(send, "everybody")
-
-    assert len(await stage.onefold.afind()) == 0
-
-
 async def test_a_duplicate_is_known_by_its_key_with_defaults_applied(stage: Stage) -> None:
     send = declare(stage.onefold)
 
@@ -90,19 +81,6 @@ async def test_a_duplicate_is_known_by_its_key_with_defaults_applied(stage: Stag
     assert other.inserted
     assert (await stage.get(first)).unique_key == send.unique_key(42) == send.unique_key(user=42)
     assert send.unique_key(42) == Unique("user").key("send", {"user": 42})
-
-
-async def test_the_clock_decides_the_bucket_of_a_key(store: Store, colour: Colour) -> None:
-    now = datetime(2030, 1, 1, tzinfo=UTC)
-    onefold = store.open(clock=lambda: now)
-
-    @onefold.job(unique=Unique(bucket=timedelta(hours=1)))
-    def digest(user: int) -> None: ...
-
-    first = digest.unique_key(1)
-    now += timedelta(hours=1)
-
-    assert digest.unique_key(1) != first
 
 
 async def test_using_says_otherwise_for_one_call(stage: Stage) -> None:
@@ -127,15 +105,6 @@ async def test_using_no_unique_key_switches_the_declared_one_off(stage: Stage) -
     with pytest.raises(UsageError, match="has no unique key"):
         free.unique_key(42)
     assert send.using(unique_key="mine").unique_key(42) == "mine"
-
-
-async def test_using_says_what_a_duplicate_does(stage: Stage) -> None:
-    send = declare(stage.onefold)
-    await stage.enqueue(send, 42)
-
-    with pytest.raises(AlreadyEnqueued):
-        await stage.enqueue(send.using(on_duplicate="raise"), 42)
-    assert (await stage.enqueue(send.using(on_duplicate="replace"), 42, "bye")).replaced
 
 
 def test_an_option_that_does_not_exist_is_refused() -> None:
@@ -170,18 +139,6 @@ async def test_many_are_stored_together_and_answered_in_order(stage: Stage) -> N
     assert (many.inserted, many.skipped) == (1, 2)
     assert [one.id for one in many] == [first.id, many[1].id, many[1].id]
     assert (await stage.get(many[1])).payload == {"user": 2, "template": "bye"}
-
-
-async def test_options_of_an_item_win_over_those_of_the_call(stage: Stage) -> None:
-    send = declare(stage.onefold)
-    urgent = send.using(priority=-5)
-
-    many = await stage.enqueue_many(
-        send.using(priority=9, queue="q"), [send.call(1), urgent.call(2)]
-    )
-
-    jobs = [await stage.get(one) for one in many]
-    assert [(job.priority, job.queue) for job in jobs] == [(9, "q"), (-5, "q")]
 
 
 async def test_what_a_duplicate_does_is_said_once_for_all_items(stage: Stage) -> None:

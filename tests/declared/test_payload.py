@@ -144,13 +144,6 @@ def test_no_other_argument_goes_with_it() -> None:
         Arguments(whole, "whole", ignores_extra=True)
 
 
-def test_a_payload_by_name_says_how_to_take_other_json() -> None:
-    def handle(user_id: int) -> Any: ...
-
-    with pytest.raises(InvalidInput, match="annotated Payload"):
-        read(handle, [1])
-
-
 def test_run_without_an_annotation_is_refused() -> None:
     def own(run: int) -> Any: ...
 

@@ -28,6 +28,7 @@ from onefold import (
     Unique,
     UsageError,
 )
+from tests.fixtures.patience import LOCK
 
 if TYPE_CHECKING:
     from onefold.jobs.job_function import JobFunction
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 NOW = timedelta(0)
 SOON = timedelta(milliseconds=20)
-PATIENTLY = timedelta(seconds=30)
+PATIENTLY = LOCK
 
 
 @dataclass
@@ -70,16 +71,6 @@ async def test_a_duplicate_joins_the_holder(stage: Stage) -> None:
     assert joined.duplicate
     assert after.duplicate
     assert [await stage.result(one) for one in (first, joined, after)] == [Receipt(Decimal(7))] * 3
-
-
-async def test_each_of_many_can_be_waited_for(stage: Stage) -> None:
-    charge = declare(stage.onefold)
-    many = await stage.enqueue_many(charge, [charge.call(1), charge.call(2)])
-    await stage.work()
-
-    assert [await stage.result(one) for one in many] == [Receipt(Decimal(1)), Receipt(Decimal(2))]
-    assert await stage.result(many[1]) == Receipt(Decimal(2))
-    assert await stage.result(many[:1][0]) == Receipt(Decimal(1))
 
 
 async def test_by_name_a_result_is_plain_json(stage: Stage) -> None:
@@ -119,16 +110,6 @@ async def test_a_result_that_was_not_kept_is_told_from_none(stage: Stage) -> Non
         await stage.result(number)
 
 
-async def test_who_waits_is_told_once_the_job_has_ended(stage: Stage) -> None:
-    charge = declare(stage.onefold)
-    answer = await stage.enqueue(charge, 7)
-    waiting = asyncio.create_task(answer.aresult(timeout=PATIENTLY))
-    await asyncio.sleep(0)
-    await stage.work()
-
-    assert await waiting == Receipt(Decimal(7))
-
-
 async def test_who_waits_in_a_thread_is_told_too(stage: Stage) -> None:
     charge = declare(stage.onefold)
     answer = await stage.enqueue(charge, 7)
@@ -155,16 +136,6 @@ async def test_a_dead_job_has_no_result(stage: Stage) -> None:
     assert error.error is not None
     assert error.error["message"] == "bad"
     assert isinstance(error, Conflict)
-
-
-async def test_a_cancelled_job_has_no_result(stage: Stage) -> None:
-    answer = await stage.enqueue(declare(stage.onefold), 7)
-    await stage.onefold.acancel(answer.id)
-
-    with pytest.raises(JobFailed, match="is cancelled") as caught:
-        await stage.result(answer)
-
-    assert caught.value.error is None
 
 
 @pytest.mark.parametrize("patience", [NOW, SOON])
@@ -211,24 +182,6 @@ async def test_a_replayed_job_can_be_waited_for(stage: Stage) -> None:
     assert await stage.result(answer) == Receipt(Decimal(7))
 
 
-async def test_jobs_that_were_replayed_together_can_be_waited_for(stage: Stage) -> None:
-    answer = await stage.enqueue(declare(stage.onefold), 7)
-    await stage.onefold.deliveries.abury(await stage.take(), reason="no card")
-    many: EnqueuedMany[Any] = await stage.onefold.dead.areplay()
-    await stage.work()
-
-    assert [await stage.result(one) for one in many] == [{"total": "7"}]
-    assert [one.id for one in many] == [answer.id]
-
-
-async def test_a_tenants_result_is_the_tenants(stage: Stage) -> None:
-    charge = declare(stage.onefold)
-    answer = await stage.enqueue(charge.tenant("acme"), 7)
-    await stage.work()
-
-    assert await stage.result(answer) == Receipt(Decimal(7))
-
-
 def test_within_a_transaction_the_job_is_not_there_for_anybody_yet(store: Store) -> None:
     onefold = store.open()
     charge = declare(onefold)
@@ -270,21 +223,6 @@ def test_a_copy_does_not_know_whom_to_ask(store: Store, made_again: Any) -> None
     assert twin == answer
     with pytest.raises(UsageError, match="does not know its database any more"):
         twin.result(timeout=NOW)
-
-
-def test_many_answers_without_whom_to_ask_are_just_answers() -> None:
-    many: EnqueuedMany[Any] = EnqueuedMany.of([Enqueued("a"), Enqueued("b", duplicate=True)])
-
-    assert (list(many), many[0]) == ([Enqueued("a"), Enqueued("b", duplicate=True)], Enqueued("a"))
-    assert repr(many) == "EnqueuedMany(inserted=1, skipped=1)"
-
-
-def test_the_errors_of_waiting_survive_a_process_pool() -> None:
-    failed = JobFailed("id", kind="k", state="dead", reason=None, error=None)
-    timeout = ResultTimeout("id", state="ready", timeout=SOON)
-
-    assert str(pickle.loads(pickle.dumps(failed))) == str(failed)
-    assert pickle.loads(pickle.dumps(timeout)).state == "ready"
 
 
 def test_an_answer_has_only_what_its_caller_needs() -> None:

@@ -91,6 +91,9 @@ def write_files(page: Path, folder: Path) -> list[str]:
     return modules
 
 
+# Pages that kill workers, or try every crash.
+LONG = {"prove-idempotency", "test-your-application", "kill-it"}
+RUN = [pytest.param(page, marks=pytest.mark.prove) if page.stem in LONG else page for page in PAGES]
 PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console))
 
 
@@ -100,7 +103,7 @@ PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console)
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 # The test client of Starlette prefers another version of httpx.
 @pytest.mark.filterwarnings("ignore:Using .httpx. with .starlette.testclient. is deprecated")
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_the_examples_of_a_page_run(
     page: Path,
     tmp_path: Path,
@@ -135,6 +138,7 @@ def test_no_example_takes_a_token_for_a_principal(page: Path) -> None:
         assert not re.search(r"principal=lambda \w+: \w+\.headers\[.Authorization.\]", text)
 
 
+@pytest.mark.prove
 def test_the_contract_suite_of_the_how_to_examines_a_database(tmp_path: Path) -> None:
     page = ROOT / "docs/how-to/test-with-the-contract-suite.md"
     (example,) = (text for text in blocks(page, "python") if text.startswith("# test_contract.py"))

@@ -67,6 +67,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert len(listed) == len(pages)
 
 
+@pytest.mark.prove
 def test_a_broken_link_or_anchor_stops_the_build(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -101,7 +102,14 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["index.html", "explanation/states.html", "reference/api.html", "404.html"]
+    "page",
+    [
+        "explanation/states.html",
+        *(
+            pytest.param(page, marks=pytest.mark.prove)
+            for page in ("index.html", "reference/api.html", "404.html")
+        ),
+    ],
 )
 def test_a_browser_asks_only_the_host_of_the_site(
     page: str, address: str, visitor: BrowserContext
@@ -110,9 +118,8 @@ def test_a_browser_asks_only_the_host_of_the_site(
     visitor.on("request", lambda request: asked.append(request.url))
     tab = visitor.new_page()
 
-    tab.goto(f"{address}/{page}", wait_until="networkidle")
-    tab.keyboard.press("/")
-    tab.keyboard.type("unique key")
+    # In the address: the page may not yet read the keyboard.
+    tab.goto(f"{address}/{page}?q=unique+key", wait_until="networkidle")
     if page != "404.html":
         tab.locator(".md-search-result__item").first.wait_for()
 
@@ -146,6 +153,7 @@ def test_every_change_of_the_lifecycle_is_drawn() -> None:
         assert f">{line.partition(': ')[2]}</text>" in drawn
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,6 +1,7 @@
 """The cases of steps that these tests cover, by number, in our own words.
 
-`test_cases.py` fails where a number is named by no test, or a test names a number that is not here.
+`tests/claims/test_cases.py` fails where a number is named by no test, or a test names a number that
+is not here.
 """
 
 CASES = {

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from onefold import Busy, ConflictingOptions, LeaseLost, OutcomeUnknown
-from onefold.claims import Done
 from tests.effects.deliveries import LEASE, Deliveries, Effect
-from tests.fixtures.colours import Colour, Store
+from tests.fixtures.colours import Colour
 
 
 class Interrupted(BaseException):
@@ -88,19 +87,6 @@ async def test_f070_also_where_it_may_be_done_again(deliveries: Deliveries) -> N
     assert await once(deliveries.again(run), Effect()) == {"done": 1}
 
 
-def sent(key: str) -> Done:
-    return Done(key)
-
-
-async def test_once_is_verified(deliveries: Deliveries) -> None:
-    run = await vanish_inside(deliveries)
-    effect = Effect()
-
-    found = await once(deliveries.again(run), effect, verify=sent)
-
-    assert (found, effect.count) == ("mail", 0)
-
-
 async def test_once_is_busy_while_another_part_of_this_run_is_at_it(deliveries: Deliveries) -> None:
     run = deliveries.first()
 
@@ -112,19 +98,6 @@ async def test_once_is_busy_while_another_part_of_this_run_is_at_it(deliveries: 
 async def test_once_of_a_run_has_no_lease_of_its_own(deliveries: Deliveries) -> None:
     with pytest.raises(ConflictingOptions):
         await once(deliveries.first(), Effect(), lease=LEASE)
-
-
-async def test_once_lives_on_the_shard_of_its_job_and_goes_with_it(
-    deliveries: Deliveries, store: Store
-) -> None:
-    run = deliveries.first()
-    await once(run, Effect())
-    await run.step("charge", Effect())
-
-    deliveries.onefold.deliveries.finish([run.target.job])
-    deliveries.onefold.delete(run.target.id)
-
-    assert deliveries.onefold.deliveries.steps(run.target.id) == []
 
 
 async def test_a_lock_is_the_one_that_everybody_knows(deliveries: Deliveries) -> None:

@@ -8,6 +8,7 @@ import aiosqlite
 import pytest
 
 from onefold import Onefold, Run
+from tests.fixtures.patience import LOCK
 
 LEASE = timedelta(seconds=60)
 # A constraint that is only looked at by the commit, which then fails and leaves all open.
@@ -26,7 +27,7 @@ def _run(onefold: Onefold) -> Run:
 
 def test_a_refused_commit_is_rolled_back_and_the_file_is_free(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
-    with Onefold(f"sqlite:///{path}", busy_timeout=timedelta(seconds=1)) as onefold:
+    with Onefold(f"sqlite:///{path}", busy_timeout=LOCK) as onefold:
         run = _run(onefold)
         connection = sqlite3.connect(path, isolation_level=None)
         connection.executescript("pragma foreign_keys = on;" + TABLES)
@@ -41,7 +42,7 @@ def test_a_refused_commit_is_rolled_back_and_the_file_is_free(tmp_path: Path) ->
 
 async def test_so_it_is_where_it_is_awaited(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
-    with Onefold(f"sqlite:///{path}", busy_timeout=timedelta(seconds=1)) as onefold:
+    with Onefold(f"sqlite:///{path}", busy_timeout=LOCK) as onefold:
         run = _run(onefold)
         async with aiosqlite.connect(path, isolation_level=None) as connection:
             await connection.executescript("pragma foreign_keys = on;" + TABLES)

@@ -7,6 +7,7 @@ import pytest
 
 from onefold import StepsChanged
 from tests.effects.deliveries import Deliveries, Effect
+from tests.fixtures.patience import HANG
 
 pytestmark = pytest.mark.parametrize("colour", ["async"])
 
@@ -98,7 +99,7 @@ async def test_f055_changed_code_in_a_branch_is_told_where_the_way_was_the_same(
 
 
 async def wait_for_step(deliveries: Deliveries, job_id: str, name: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG):
         while True:
             steps = await deliveries.onefold.deliveries.asteps(job_id)
             if any(step.name == name and step.state == "finished" for step in steps):

@@ -30,17 +30,6 @@ async def test_f071_steps_are_listed_with_attempts_durations_and_results(
     assert (mail.label, mail.key, mail.result) == ("mail[o-7]", "o-7", {"done": 1})
 
 
-async def test_f071_a_step_that_is_running_is_seen(deliveries: Deliveries) -> None:
-    run = deliveries.first()
-    seen: list[Step] = []
-
-    await run.step(
-        "charge", lambda: seen.extend(deliveries.onefold.deliveries.steps(run.target.id))
-    )
-
-    assert [(step.state, step.duration, step.result) for step in seen] == [("running", None, None)]
-
-
 async def test_f071_results_are_redacted(deliveries: Deliveries) -> None:
     run = deliveries.first()
     onefold = Coloured(deliveries.onefold, deliveries.colour)
@@ -77,16 +66,6 @@ async def test_an_operator_settles_what_is_unknown(deliveries: Deliveries) -> No
     assert effect.count == 1
     assert not await onefold.deliveries.settle_step(run.target.id, "charge", result="another")
     assert not await onefold.deliveries.release_step(run.target.id, "nothing")
-
-
-async def test_an_operator_lets_it_run_again(deliveries: Deliveries) -> None:
-    onefold = Coloured(deliveries.onefold, deliveries.colour)
-    run, effect = await unknown(deliveries)
-
-    assert await onefold.deliveries.release_step(run.target.id, "charge")
-    onefold.target.replay(run.target.id)
-    assert await deliveries.take().using(unsafe=True).step("charge", effect, 7) == {"done": 7}
-    assert effect.count == 2
 
 
 async def unknown(deliveries: Deliveries) -> tuple[Any, Effect]:

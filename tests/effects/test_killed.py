@@ -12,15 +12,17 @@ import pytest
 from onefold import OutcomeUnknown
 from onefold.claims import NotDone
 from tests.effects.deliveries import Deliveries, Effect
-from tests.fixtures.colours import Colour, Store
+from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 
+pytestmark = pytest.mark.parametrize("colour", ["sync"])
+
 PROGRAM = """
-import asyncio, sys
+import sys
 from datetime import UTC, datetime, timedelta
 from onefold import Onefold, Run
 
-url, schema, what, colour, table, ledger = sys.argv[1:]
+url, schema, what, table, ledger = sys.argv[1:]
 now = datetime(2020, 1, 1, tzinfo=UTC)
 onefold = Onefold(url, schema=schema, clock=lambda: now)
 lease = timedelta(seconds=60)
@@ -43,11 +45,6 @@ def pay(tx, number):
     if what == "transact":
         wait_for_death()
 
-async def apay(tx, number):
-    await tx.execute(f"insert into {table} (number) values ({number})")
-    if what == "transact":
-        wait_for_death()
-
 def main():
     match what:
         case "step":
@@ -62,47 +59,23 @@ def main():
         case "transacted":
             run.transact("pay", pay, 1)
             wait_for_death()
-        case "transaction":
-            with run.transaction() as tx:
-                pay(tx, 1)
-                wait_for_death()
 
-async def amain():
-    match what:
-        case "step":
-            await run.astep("charge", charge, 7)
-        case "unsafe":
-            await run.using(unsafe=True).astep("charge", charge, 7)
-        case "after":
-            await run.astep("charge", charge, 7)
-            wait_for_death()
-        case "transact":
-            await run.atransact("pay", apay, 1)
-        case "transacted":
-            await run.atransact("pay", apay, 1)
-            wait_for_death()
-        case "transaction":
-            async with run.transaction() as tx:
-                await apay(tx, 1)
-                wait_for_death()
-
-main() if colour == "sync" else asyncio.run(amain())
+main()
 """
 
 
 class Killer:
     """Starts a worker, and kills it where it was told to wait for that."""
 
-    def __init__(self, store: Store, colour: Colour, table: str, ledger: Path) -> None:
+    def __init__(self, store: Store, table: str, ledger: Path) -> None:
         self._store = store
-        self._colour = colour
         self._table = table
         self.ledger = ledger
         self._processes: list[subprocess.Popen[str]] = []
 
     def __call__(self, what: str) -> None:
         store = self._store
-        arguments = [store.url, store.schema, what, self._colour, self._table, str(self.ledger)]
+        arguments = [store.url, store.schema, what, self._table, str(self.ledger)]
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments],
             stdin=subprocess.PIPE,
@@ -126,12 +99,13 @@ class Killer:
 
 
 @pytest.fixture
-def kill(store: Store, colour: Colour, effects: Effects, tmp_path: Path) -> Iterator[Killer]:
-    killer = Killer(store, colour, effects.table, tmp_path / "ledger")
+def kill(store: Store, effects: Effects, tmp_path: Path) -> Iterator[Killer]:
+    killer = Killer(store, effects.table, tmp_path / "ledger")
     yield killer
     killer.clean_up()
 
 
+@pytest.mark.prove
 async def test_f051_a_worker_killed_after_the_effect_has_it_done_again(
     deliveries: Deliveries, kill: Killer
 ) -> None:
@@ -143,6 +117,7 @@ async def test_f051_a_worker_killed_after_the_effect_has_it_done_again(
     assert (kill.charges, effect.count) == (1, 1)
 
 
+@pytest.mark.prove
 async def test_f050_a_worker_killed_after_the_record_has_it_not_done_again(
     deliveries: Deliveries, kill: Killer
 ) -> None:
@@ -158,6 +133,7 @@ def not_done(key: str) -> NotDone:
     return NotDone()
 
 
+@pytest.mark.prove
 async def test_f051_what_is_unsafe_is_unknown_after_a_kill(
     deliveries: Deliveries, kill: Killer
 ) -> None:
@@ -187,22 +163,6 @@ async def test_f052_an_effect_and_its_record_are_one_commit_wherever_it_is_kille
     def pay(tx: Any, number: int) -> None:
         tx.execute(effects.insert(number))
 
-    async def apay(tx: Any, number: int) -> None:
-        await tx.execute(effects.insert(number))
-
-    await run.transact("pay", pay if deliveries.colour == "sync" else apay, 1)
+    await run.transact("pay", pay, 1)
 
     assert effects.numbers == [1]
-
-
-async def test_a_transaction_of_a_killed_worker_leaves_nothing(
-    deliveries: Deliveries, kill: Killer, effects: Effects
-) -> None:
-    deliveries.enqueue()
-    kill("transaction")
-
-    assert effects.numbers == []
-    run = deliveries.vanish()
-    async with run.transaction():
-        pass
-    assert run.target.completed

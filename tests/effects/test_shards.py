@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Onefold, OutcomeUnknown, Run
+from onefold import Onefold, Run
 from onefold.model.ids import shard_of
 
 LEASE = timedelta(seconds=60)
@@ -50,19 +50,3 @@ def test_steps_are_remembered_and_removed_on_the_shard_of_their_job(sharded: One
             pass
         sharded.delete(job.id)
         assert sharded.deliveries.steps(job.id) == []
-
-
-def test_an_operator_settles_what_a_job_does_once_on_every_shard(sharded: Onefold) -> None:
-    for number in range(COUNT):
-        sharded.enqueue("work", {}, unique_key=str(number))
-    for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):
-        run = Run(sharded.context, job, lease=LEASE, worker="w")
-        with pytest.raises(OutcomeUnknown), run.once("pay"):
-            raise TimeoutError
-        (unknown,) = sharded.keys.find(scope=job.id, state="unknown").keys
-        assert sharded.keys.force_settle(unknown.scope, unknown.key, "paid, says the bank")
-        sharded.deliveries.retry([job], after=timedelta(0))
-
-    for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):
-        with Run(sharded.context, job, lease=LEASE, worker="w").once("pay") as claim:
-            assert claim.result == "paid, says the bank"

@@ -1,14 +1,12 @@
 """Steps: done once, remembered, compared, refused."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import pydantic
 import pytest
 
@@ -37,10 +35,6 @@ class Receipt:
     id: UUID
     amount: Decimal
     at: datetime
-
-
-class Answer(msgspec.Struct):
-    number: int
 
 
 RECEIPT = Receipt(UUID(int=7), Decimal("9.90"), datetime(2026, 1, 1, tzinfo=UTC))
@@ -97,25 +91,6 @@ async def test_f050_models_of_pydantic_are_read_back_alone_and_in_lists(
         run = deliveries.again(run)
 
 
-async def test_f050_without_a_hint_both_see_plain_json(deliveries: Deliveries) -> None:
-    run = deliveries.first()
-    first = await run.step("pair", lambda: (1, "a"))
-
-    assert first == await deliveries.again(run).step("pair", lambda: (1, "a")) == [1, "a"]
-
-
-async def test_f050_a_struct_comes_back_as_one_where_the_function_says_so(
-    deliveries: Deliveries,
-) -> None:
-    def ask() -> Answer:
-        return Answer(42)
-
-    run = deliveries.first()
-
-    first = await run.step("ask", ask)
-    assert first == await deliveries.again(run).step("ask", ask) == Answer(42)
-
-
 async def test_f053_a_step_that_fails_is_tried_again_in_place(deliveries: Deliveries) -> None:
     effect = Effect(fails=2)
     run = deliveries.first()
@@ -144,17 +119,6 @@ async def test_f053_a_failure_is_not_final_and_its_attempts_are_counted_over_rer
 
     assert await run.step("charge", effect, 7) == {"done": 7}
     assert deliveries.onefold.deliveries.steps(run.target.id)[0].attempts == 3
-
-
-async def test_f053_what_was_given_back_may_be_asked_for_with_other_arguments(
-    deliveries: Deliveries,
-) -> None:
-    effect = Effect(fails=1)
-    run = deliveries.first()
-    with pytest.raises(ValueError, match="no luck"):
-        await run.step("charge", effect, 7)
-
-    assert await deliveries.again(run).step("charge", effect, 8) == {"done": 8}
 
 
 async def test_f053_an_outcome_of_the_run_is_no_failure_of_the_step(deliveries: Deliveries) -> None:
@@ -231,30 +195,6 @@ async def test_f055_another_step_at_the_same_place_is_refused(deliveries: Delive
     assert effect.calls == [1, 2]
 
 
-async def test_f055_a_step_put_before_all_others_is_refused(deliveries: Deliveries) -> None:
-    effect = Effect()
-    run = deliveries.first()
-    await run.step("charge", effect, 1)
-
-    with pytest.raises(StepsChanged):
-        await deliveries.again(run).step("check", effect, 0)
-
-
-async def test_f055_steps_that_follow_those_of_the_earlier_run_are_welcome(
-    deliveries: Deliveries,
-) -> None:
-    effect = Effect()
-    run = deliveries.first()
-    await run.step("reserve", effect, 1)
-
-    run = deliveries.again(run)
-    await run.step("reserve", effect, 1)
-    await run.step("charge", effect, 2)
-    await run.step("mail", effect, 3)
-
-    assert effect.calls == [1, 2, 3]
-
-
 async def test_f055_after_a_step_that_is_tried_again_the_way_may_be_another(
     deliveries: Deliveries,
 ) -> None:
@@ -270,16 +210,6 @@ async def test_f055_after_a_step_that_is_tried_again_the_way_may_be_another(
     await run.step("mail", effect)
 
     assert (charge.count, effect.count) == (2, 2)
-
-
-async def test_f055_a_fresh_replay_may_have_other_steps(deliveries: Deliveries) -> None:
-    effect = Effect()
-    run = deliveries.first()
-    await run.step("charge", effect, 1)
-    deliveries.onefold.deliveries.bury([run.target.job], reason="wrong")
-    deliveries.onefold.replay(run.target.id, fresh=True)
-
-    assert await deliveries.take().step("refund", effect, 2) == {"done": 2}
 
 
 async def test_f056_steps_of_one_name_are_told_apart_by_their_number(
@@ -323,25 +253,6 @@ async def test_f056_who_asks_again_for_a_step_that_failed_means_that_step(
     assert [step.label for step in deliveries.onefold.deliveries.steps(run.target.id)] == ["charge"]
 
 
-async def test_f056_the_next_of_many_does_not_take_the_place_of_one_that_failed(
-    deliveries: Deliveries,
-) -> None:
-    effect = Effect(fails=1)
-
-    async def send(run: Any, number: int) -> None:
-        with suppress(ValueError):
-            await run.step("mail", effect, number)
-
-    run = deliveries.first()
-    for number in range(3):
-        await send(run, number)
-    run = deliveries.again(run)
-    for number in range(3):
-        await send(run, number)
-
-    assert effect.calls == [0, 1, 2, 0]
-
-
 async def test_an_unsafe_step_that_was_interrupted_is_unknown_in_the_same_run_too(
     deliveries: Deliveries,
 ) -> None:
@@ -377,16 +288,6 @@ async def test_f057_a_step_with_other_arguments_is_refused(deliveries: Deliverie
         await deliveries.again(run).using(key="order:7").step("charge", effect, 8)
 
     assert effect.calls == [7]
-
-
-async def test_f057_arguments_are_compared_however_they_are_passed(deliveries: Deliveries) -> None:
-    def charge(order: int, currency: str = "EUR") -> str:
-        return f"{order} {currency}"
-
-    run = deliveries.first()
-    await run.step("charge", charge, 7, "USD")
-
-    assert await deliveries.again(run).step("charge", charge, currency="USD", order=7) == "7 USD"
 
 
 async def test_f057_arguments_that_cannot_be_compared_are_refused_before_anything_is_done(

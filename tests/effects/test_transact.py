@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onefold import KeyReused, LeaseLost, OutcomeUnknown, StepsChanged
+from onefold import KeyReused, OutcomeUnknown, StepsChanged
 from tests.effects.deliveries import Deliveries
 from tests.fixtures.colours import Colour, Store
 from tests.fixtures.connection import Connection, Kind
@@ -92,19 +92,6 @@ async def test_a_handler_that_requests_a_rejected_one_again_means_the_same_step(
     for _ in range(2):
         with pytest.raises(OutcomeUnknown):
             await run.transact("pay", pay, 1)
-    assert effects.numbers == []
-
-
-async def test_f052_a_worker_that_lost_its_job_writes_nothing(
-    deliveries: Deliveries, effects: Effects, pay: Any
-) -> None:
-    zombie = deliveries.first()
-    deliveries.vanish()
-
-    with pytest.raises(LeaseLost):
-        await zombie.transact("pay", pay, 1)
-
-    assert zombie.target.lost
     assert effects.numbers == []
 
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -14,9 +13,9 @@ from sqlalchemy import text as clause
 from sqlalchemy.ext.asyncio import async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
-from onefold import InvalidInput, LeaseLost, Retention, UsageError, WouldDeadlock, WrongConnection
+from onefold import InvalidInput, LeaseLost, UsageError, WouldDeadlock, WrongConnection
 from tests.effects.deliveries import ColouredRun, Deliveries
-from tests.fixtures.colours import Colour, Coloured, Dialect, Store
+from tests.fixtures.colours import Colour, Dialect, Store
 from tests.fixtures.connection import Kind
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
@@ -97,19 +96,6 @@ async def test_a_worker_that_lost_its_job_writes_nothing(
     assert effects.numbers == []
 
 
-async def test_a_cancelled_job_writes_nothing(
-    deliveries: Deliveries, effects: Effects, colour: Colour
-) -> None:
-    run = deliveries.first()
-    deliveries.onefold.cancel(run.target.id)
-
-    with pytest.raises(LeaseLost):
-        async with run.transaction() as tx:
-            await execute(tx, effects.insert(1), colour)
-
-    assert effects.numbers == []
-
-
 async def test_what_looks_lost_because_it_is_being_completed_is_not(
     deliveries: Deliveries,
 ) -> None:
@@ -158,45 +144,6 @@ async def test_a_result_that_cannot_be_stored_rolls_back(
         await write()
 
     assert (effects.numbers, state(deliveries, run)) == ([], "running")
-
-
-async def test_a_successor_that_was_asked_for_follows(deliveries: Deliveries) -> None:
-    run = deliveries.first(unique_key="k")
-    deliveries.enqueue(unique_key="k", on_duplicate="rerun")
-
-    async with run.transaction():
-        pass
-
-    assert deliveries.take().target.id != run.target.id
-
-
-async def test_a_job_without_retention_is_gone(deliveries: Deliveries) -> None:
-    run = deliveries.first(retention=Retention(completed=timedelta(0)))
-    await run.step("charge", lambda: 1)
-
-    async with run.transaction():
-        pass
-
-    assert state(deliveries, run) is None
-    assert deliveries.onefold.deliveries.steps(run.target.id) == []
-
-
-async def test_a_job_is_enqueued_in_the_same_transaction(
-    deliveries: Deliveries, colour: Colour
-) -> None:
-    run = deliveries.first()
-
-    with suppress(Failed):
-        async with run.transaction() as tx:
-            within = Coloured(deliveries.onefold.within(tx), colour)
-            await within.enqueue("mail", {}, queue="mail")
-            raise Failed
-    assert len(deliveries.onefold.find(kind="mail")) == 0
-
-    async with run.transaction() as tx:
-        within = Coloured(deliveries.onefold.within(tx), colour)
-        await within.enqueue("mail", {}, queue="mail")
-    assert len(deliveries.onefold.find(kind="mail")) == 1
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -253,37 +200,6 @@ async def test_rows_on_a_connection_of_any_library_are_one_commit_with_the_compl
 
     assert run.target.completed
     assert (effects.numbers, state(deliveries, run)) == ([1], "completed")
-
-
-async def test_a_failure_on_a_connection_of_any_library_leaves_neither(
-    kind: Kind, store: Store, deliveries: Deliveries, effects: Effects
-) -> None:
-    connection = await kind.connect(store)
-    run = deliveries.first()
-
-    async def fail() -> None:
-        async with run.transaction(connection.raw):
-            await connection.execute(effects.insert(1))
-            raise Failed
-
-    with pytest.raises(Failed):
-        await fail()
-
-    assert (effects.numbers, state(deliveries, run)) == ([], "running")
-
-
-async def test_a_lost_job_rolls_back_a_connection_of_any_library(
-    kind: Kind, store: Store, deliveries: Deliveries, effects: Effects
-) -> None:
-    connection = await kind.connect(store)
-    zombie = deliveries.first()
-    deliveries.vanish()
-
-    with pytest.raises(LeaseLost):
-        async with zombie.transaction(connection.raw):
-            await connection.execute(effects.insert(1))
-
-    assert (effects.numbers, state(deliveries, zombie)) == ([], "running")
 
 
 @pytest.mark.parametrize("dialect", ["postgres"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput, LeaseLost, OutcomeUnknown
-from onefold.claims import Done, NotDone
+from onefold.claims import Done
 from tests.effects.deliveries import Deliveries, Effect
 from tests.fixtures.colours import Colour, coroutine_function
 
@@ -30,16 +30,6 @@ async def test_f062_the_record_of_a_worker_that_lost_its_job_is_refused(
     (step,) = deliveries.onefold.deliveries.steps(zombie.target.id)
     assert (step.state, step.result, step.attempts) == ("finished", "the second one's", 2)
     assert later[1] == "the second one's"
-
-
-async def test_f062_also_where_its_successor_is_still_at_work(deliveries: Deliveries) -> None:
-    zombie = deliveries.first()
-    later: list[Any] = []
-
-    with pytest.raises(LeaseLost):
-        await zombie.step("charge", lambda: later.append(deliveries.vanish()))
-
-    assert await later[0].step("charge", lambda: "the second one's") == "the second one's"
 
 
 async def test_f062_a_worker_that_lost_its_job_begins_nothing(deliveries: Deliveries) -> None:
@@ -118,15 +108,6 @@ async def test_an_unsafe_step_that_vanished_is_unknown_and_not_done_again(
     assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "unknown"
 
 
-async def test_the_stored_word_decides_whether_it_is_unsafe(deliveries: Deliveries) -> None:
-    effect = Effect()
-    run = deliveries.first()
-    await interrupt(run.using(unsafe=True).step, effect)
-
-    with pytest.raises(OutcomeUnknown):
-        await deliveries.vanish().step("charge", effect, 7)
-
-
 async def test_verify_finds_that_it_was_done(deliveries: Deliveries, colour: Colour) -> None:
     effect, asked = Effect(), list[str]()
 
@@ -143,39 +124,6 @@ async def test_verify_finds_that_it_was_done(deliveries: Deliveries, colour: Col
     assert await careful.step("charge", effect, 7) == "receipt"
     assert asked == [run.key("charge")]
     assert await deliveries.again(run).step("charge", effect, 7) == "receipt"
-    assert effect.count == 1
-
-
-def not_done(key: str) -> NotDone:
-    return NotDone()
-
-
-async def test_verify_finds_that_it_was_not_done(deliveries: Deliveries) -> None:
-    effect = Effect()
-    run = deliveries.first()
-    await interrupt(run.using(unsafe=True).step, effect)
-
-    careful = deliveries.vanish().using(unsafe=True, verify=not_done)
-    assert await careful.step("charge", effect, 7) == {"done": 7}
-
-    assert effect.count == 2
-
-
-@pytest.mark.parametrize(("verdict", "error"), [(None, OutcomeUnknown), (True, InvalidInput)])
-async def test_verify_cannot_tell(
-    deliveries: Deliveries, verdict: Any, error: type[Exception]
-) -> None:
-    effect = Effect()
-    run = deliveries.first()
-    await interrupt(run.using(unsafe=True).step, effect)
-
-    def unsure(key: str) -> Any:
-        return verdict
-
-    careful = deliveries.vanish().using(unsafe=True, verify=unsure)
-    with pytest.raises(error):
-        await careful.step("charge", effect, 7)
-
     assert effect.count == 1
 
 

@@ -12,10 +12,6 @@ from tests.effects.deliveries import ColouredRun, Deliveries
 from tests.fixtures.colours import Colour, Coloured, Store
 
 
-class Failed(Exception):
-    """What a handler raises."""
-
-
 def within(run: ColouredRun, colour: Colour) -> Coloured:
     return Coloured(run.target.within(), colour)
 
@@ -37,19 +33,6 @@ async def test_what_is_enqueued_within_is_committed_with_the_job(
     assert kinds(deliveries.onefold) == ["call", "mail"]
 
 
-async def test_or_is_rolled_back_with_it(deliveries: Deliveries, colour: Colour) -> None:
-    run = deliveries.first()
-
-    async def fail() -> None:
-        async with run.transaction():
-            await within(run, colour).enqueue("mail")
-            raise Failed
-
-    with pytest.raises(Failed):
-        await fail()
-    assert kinds(deliveries.onefold) == []
-
-
 async def test_within_is_for_the_function_of_transact_too(
     deliveries: Deliveries, colour: Colour
 ) -> None:
@@ -64,19 +47,6 @@ async def test_within_is_for_the_function_of_transact_too(
     await run.transact("mail", sync if colour == "sync" else awaited)
 
     assert kinds(deliveries.onefold) == ["mail"]
-
-
-async def test_within_belongs_to_the_tenant_of_the_job(
-    deliveries: Deliveries, colour: Colour
-) -> None:
-    shop = deliveries.onefold.tenant("shop")
-    shop.enqueue("work")
-    run = deliveries.take()
-
-    async with run.transaction():
-        await within(run, colour).enqueue("mail")
-
-    assert [job.kind for job in shop.find(kind="mail")] == ["mail"]
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -179,15 +149,3 @@ async def test_a_transaction_on_another_database_inside_hides_nothing(
             await within(inner, colour).enqueue("call")
 
         assert (kinds(deliveries.onefold), kinds(other)) == (["mail"], ["call"])
-
-
-async def test_an_enqueue_on_another_database_is_nothing_to_warn_of(
-    deliveries: Deliveries, colour: Colour, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    run = deliveries.first()
-    with Onefold(f"sqlite:///{tmp_path_factory.mktemp('other')}/other.db") as other:
-        other.migrate()
-        async with run.transaction():
-            await Coloured(other, colour).enqueue("mail")
-
-        assert [job.kind for job in other.find()] == ["mail"]

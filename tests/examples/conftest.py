@@ -16,7 +16,7 @@ from tests.examples.stories import STORIES, Story, World
 from tests.fixtures.place import Place
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A whole database: the tables of an application have no schema of their own."""
     if request.param == "sqlite":

@@ -10,6 +10,7 @@ import pytest
 import examples
 from tests.cli.workers import Process
 from tests.examples.stories import STORIES, World
+from tests.fixtures.patience import HANG
 
 ROOT = Path(examples.__file__).parent.parent
 
@@ -36,7 +37,7 @@ def _run(name: str, folder: Path, **environment: str) -> "subprocess.CompletedPr
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=HANG,
     )
 
 
@@ -44,7 +45,10 @@ def test_every_example_can_be_run() -> None:
     assert set(TOLD) == {story.example for story in STORIES}
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize(
+    "name",
+    ["ledger", *(pytest.param(name, marks=pytest.mark.prove) for name in TOLD if name != "ledger")],
+)
 def test_an_example_tells_of_effects_that_are_there_once(name: str, world: World) -> None:
     folder = world.folder.parent
     done = _run(name, folder, ONEFOLD_DATABASE=world.place.url)

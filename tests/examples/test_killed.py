@@ -9,13 +9,16 @@ from types import ModuleType
 import pytest
 
 from tests.examples.deaths import work
-from tests.examples.stories import Story, World, ready
-from tests.fixtures.soak import SOAK, repetitions
+from tests.examples.stories import STORIES, Story, World, ready
+from tests.fixtures.proof import SOAK, repetitions
 
 DEATHS = repetitions(4, soak=1000)
 
 
-@pytest.mark.timeout(1800 if SOAK else 120)
+@pytest.mark.parametrize(
+    "story", [STORIES[0], *(pytest.param(story, marks=pytest.mark.prove) for story in STORIES[1:])]
+)
+@pytest.mark.timeout(1800 if SOAK else 300)
 def test_a_handler_that_is_killed_anywhere_and_run_again_has_its_effect_once(
     story: Story, world: World, handlers: ModuleType
 ) -> None:

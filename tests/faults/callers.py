@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any, Literal, TypeAlias
 from onefold import Onefold
 
 Colour: TypeAlias = Literal["sync", "async"]
+
+MakeCaller: TypeAlias = Callable[[Onefold], "Caller"]
+"""Of the test's colour; closed when the test ends."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,6 +68,41 @@ def run(script: str, *args: object, before: tuple[str, ...] = ()) -> list[str]:
     output, _ = process.communicate()
     assert process.returncode == 0, output
     return output.splitlines()
+
+
+# A disk of one megabyte, which only that process sees and which ends with it. Where the machine
+# does not allow that, a limit on the size of files: the disk refuses to grow either way.
+SMALL_DISK = """
+import resource, subprocess, sys
+from pathlib import Path
+
+folder, mounts = Path(sys.argv[1]), sys.argv[2] == "mount"
+ballast = folder / "ballast"
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def fill():
+    ballast.write_bytes(b"x" * 600_000) if mounts else limit(400_000)
+
+def make_room():
+    ballast.unlink() if mounts else limit(resource.RLIM_INFINITY)
+
+if mounts:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+"""
+
+
+def run_on_a_small_disk(script: str, folder: Path) -> tuple[list[str], bool]:
+    """Run a script on it, which can `fill` it and `make_room`; True where it is a disk."""
+    namespace = ("unshare", "--map-root-user", "--mount")
+    mount = [*namespace, "mount", "-t", "tmpfs", "tmpfs", str(folder)]
+    mounts = (
+        shutil.which("unshare") is not None and not subprocess.run(mount, check=False).returncode
+    )
+    before = namespace if mounts else ()
+    how = "mount" if mounts else "limit"
+    return run(SMALL_DISK + dedent(script), folder, how, before=before), mounts
 
 
 @contextmanager

@@ -1,14 +1,15 @@
 """A wire that can be cut, and Onefold in both colours."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 
 from onefold import Onefold
-from tests.faults.callers import Caller, Colour
+from tests.faults.callers import Caller, Colour, MakeCaller
 from tests.faults.proxy import Proxy
-from tests.fixtures.place import new_schema, postgres_place
+from tests.fixtures.colours import pytest_pyfunc_call
+from tests.fixtures.place import new_schema, place, postgres_place
 from tests.fixtures.shards import empty
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "migrated",
     "new_schema",
     "observer",
+    "place",
     "postgres_place",
     "proxy",
+    "pytest_pyfunc_call",
 ]
 
 
@@ -45,7 +48,7 @@ def migrated(migrated_schema: str) -> str:
 
 
 @pytest.fixture
-def make_caller(colour: Colour) -> Iterator[Callable[[Onefold], Caller]]:
+def make_caller(colour: Colour) -> Iterator[MakeCaller]:
     """Makes callers of this colour, and closes them."""
     callers: list[Caller] = []
 

@@ -11,8 +11,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from onefold import Onefold
+from tests.fixtures.patience import HANG
 
-PATIENCE = 20.0
+PATIENCE = HANG
 
 
 def until(condition: Callable[[], Any]) -> Any:

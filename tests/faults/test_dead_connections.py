@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-import asyncpg
 import psycopg
 import psycopg_pool
 import pytest
@@ -24,7 +23,9 @@ from onefold.operations.statement import Operation, Sql
 from tests.effects.deliveries import ColouredRun
 from tests.faults.callers import Colour
 from tests.faults.servers import until, url_as
+from tests.fixtures.patience import HANG
 from tests.fixtures.postgres import PostgresServer
+from tests.fixtures.proof import proved
 
 LEASE = timedelta(minutes=1)
 CONNECTIONS = 4
@@ -70,49 +71,43 @@ def onefold(sessions: Sessions, migrated: str) -> Iterator[Onefold]:
         yield onefold
 
 
-def test_dead_connections_are_replaced(
+async def test_dead_connections_are_replaced(
     onefold: Onefold, sessions: Sessions, colour: Colour
 ) -> None:
-    async def play() -> None:
-        run = _take(onefold, colour)
-        await _use_many(onefold, colour, None)
-        sessions.end()
+    run = _take(onefold, colour)
+    await _use_many(onefold, colour, None)
+    sessions.end()
 
-        async with run.transaction() as tx:
+    async with run.transaction() as tx:
+        await _execute(tx, colour)
+
+    assert run.target.completed
+    await onefold.aclose()
+
+
+async def test_a_connection_that_dies_before_the_first_statement_costs_no_attempt(
+    onefold: Onefold, sessions: Sessions, colour: Colour
+) -> None:
+    async def die_unused() -> None:
+        async with _take(onefold, colour).transaction() as tx:
+            sessions.end()
             await _execute(tx, colour)
 
-        assert run.target.completed
-        await onefold.aclose()
+    async def die_later() -> None:
+        async with _take(onefold, colour).transaction() as tx:
+            await _execute(tx, colour)
+            sessions.end()
+            await _execute(tx, colour)
 
-    asyncio.run(play())
-
-
-def test_a_connection_that_dies_before_the_first_statement_costs_no_attempt(
-    onefold: Onefold, sessions: Sessions, colour: Colour
-) -> None:
-    async def play() -> None:
-        async def die_unused() -> None:
-            async with _take(onefold, colour).transaction() as tx:
-                sessions.end()
-                await _execute(tx, colour)
-
-        async def die_later() -> None:
-            async with _take(onefold, colour).transaction() as tx:
-                await _execute(tx, colour)
-                sessions.end()
-                await _execute(tx, colour)
-
-        with pytest.raises(Defer):
-            await die_unused()
-        onefold.enqueue("work")
-        with pytest.raises(psycopg.OperationalError):
-            await die_later()
-        await onefold.aclose()
-
-    asyncio.run(play())
+    with pytest.raises(Defer):
+        await die_unused()
+    onefold.enqueue("work")
+    with pytest.raises(psycopg.OperationalError):
+        await die_later()
+    await onefold.aclose()
 
 
-def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
+async def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
     onefold: Onefold, colour: Colour
 ) -> None:
     """Psycopg removes all of a session at a rollback, if it has prepared some itself."""
@@ -135,18 +130,15 @@ def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
                 await _execute(begun.connection, colour)
             raise LookupError
 
-    async def play() -> None:
-        await enqueue_often()
-        with pytest.raises(LookupError):
-            await fail()
-        await enqueue_often()
-        assert len(list(onefold.find(kind="other"))) == 2 * OFTEN
-        await onefold.aclose()
-
-    asyncio.run(play())
+    await enqueue_often()
+    with pytest.raises(LookupError):
+        await fail()
+    await enqueue_often()
+    assert len(list(onefold.find(kind="other"))) == 2 * OFTEN
+    await onefold.aclose()
 
 
-def test_a_connection_whose_statements_were_sent_in_part_is_not_used_again(
+async def test_a_connection_whose_statements_were_sent_in_part_is_not_used_again(
     onefold: Onefold, colour: Colour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = libpq._send
@@ -164,38 +156,34 @@ def test_a_connection_whose_statements_were_sent_in_part_is_not_used_again(
         else:
             onefold.enqueue("other", unique_key="key", on_duplicate="replace")
 
-    async def play() -> None:
-        for _ in range(OFTEN):
+    for _ in range(OFTEN):
+        await replace()
+    with monkeypatch.context() as patch:
+        patch.setattr(libpq, "_send", send_only_one)
+        with pytest.raises(MemoryError):
             await replace()
-        with monkeypatch.context() as patch:
-            patch.setattr(libpq, "_send", send_only_one)
-            with pytest.raises(MemoryError):
-                await replace()
-        async with asyncio.timeout(10):
-            await replace()
-        await onefold.aclose()
-
-    asyncio.run(play())
+    async with asyncio.timeout(HANG):
+        await replace()
+    await onefold.aclose()
 
 
-def test_an_encoding_that_a_handler_has_set_is_not_ours(onefold: Onefold, colour: Colour) -> None:
+async def test_an_encoding_that_a_handler_has_set_is_not_ours(
+    onefold: Onefold, colour: Colour
+) -> None:
     database = onefold.context.database
 
-    async def play() -> None:
-        for _ in range(OFTEN):
-            await onefold.aenqueue("other", {"name": "ä"})
-            onefold.enqueue("other", {"name": "ä"})
-            async with AsyncExitStack() as ending:
-                if colour == "async":
-                    begun = await ending.enter_async_context(await abegin(None, database))
-                    await begun.connection.execute("set client_encoding to latin1")
-                else:
-                    begun = ending.enter_context(begin(None, database))
-                    begun.connection.execute("set client_encoding to latin1")
-        assert {job.payload["name"] for job in onefold.find(kind="other")} == {"ä"}
-        await onefold.aclose()
-
-    asyncio.run(play())
+    for _ in range(OFTEN):
+        await onefold.aenqueue("other", {"name": "ä"})
+        onefold.enqueue("other", {"name": "ä"})
+        async with AsyncExitStack() as ending:
+            if colour == "async":
+                begun = await ending.enter_async_context(await abegin(None, database))
+                await begun.connection.execute("set client_encoding to latin1")
+            else:
+                begun = ending.enter_context(begin(None, database))
+                begun.connection.execute("set client_encoding to latin1")
+    assert {job.payload["name"] for job in onefold.find(kind="other")} == {"ä"}
+    await onefold.aclose()
 
 
 def test_a_server_that_ends_idle_transactions_costs_an_attempt(
@@ -242,43 +230,29 @@ def test_a_transaction_of_ours_that_was_idle_for_too_long_is_tried_again(
             database.transact(look_twice, deadline=time.monotonic())
 
 
-TARGETS = ["psycopg pool", "engine", "sessionmaker"]
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_dead_connections_of_the_applications_pool_are_replaced(
+@pytest.mark.parametrize(
+    "target",
+    [
+        "engine",
+        *proved("psycopg pool", "sessionmaker"),
+    ],
+)
+async def test_dead_connections_of_the_applications_pool_are_replaced(
     onefold: Onefold, sessions: Sessions, colour: Colour, target: str
 ) -> None:
-    async def play() -> None:
-        async with _pool(sessions.url, colour, target) as pool:
-            await _use_many(onefold, colour, pool)
-            sessions.end()
+    async with _pool(sessions.url, colour, target) as pool:
+        await _use_many(onefold, colour, pool)
+        sessions.end()
 
-            run = _take(onefold, colour)
-            async with run.transaction(pool) as tx:
-                await _execute(tx, colour)
+        run = _take(onefold, colour)
+        async with run.transaction(pool) as tx:
+            await _execute(tx, colour)
 
-            assert run.target.completed
-            await onefold.aclose()
-
-    asyncio.run(play())
-
-
-def test_dead_connections_of_an_asyncpg_pool_are_replaced(
-    onefold: Onefold, sessions: Sessions
-) -> None:
-    async def play() -> None:
-        async with asyncpg.create_pool(sessions.url, min_size=CONNECTIONS) as pool:
-            run = _take(onefold, "async")
-            sessions.end()
-            async with run.transaction(pool) as tx:
-                await tx.execute("select 1")
         assert run.target.completed
         await onefold.aclose()
 
-    asyncio.run(play())
 
-
+@pytest.mark.prove
 def test_a_restart_costs_no_job_its_only_attempt(own_postgres: PostgresServer) -> None:
     """The jobs come from another object: the worker's connections stay as the restart left them."""
 

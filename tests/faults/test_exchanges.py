@@ -16,8 +16,10 @@ from onefold.databases import Exchanges
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.operations.statement import Operation, Rows, Sql, Statement
 from tests.faults.servers import until
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 from tests.fixtures.postgres import PostgresServer
+from tests.fixtures.proof import proved
 from tests.fixtures.shards import SHARDS, found
 
 NAME = f"exchanges_{uuid4().hex[:12]}"
@@ -28,7 +30,10 @@ LEASE = timedelta(minutes=10)
 Play = Callable[[PostgresExchanges], Awaitable[None]]
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+LOOPS = [*proved(asyncio.new_event_loop), uvloop.new_event_loop]
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"])
 def perform(request: pytest.FixtureRequest, postgres_place: Place) -> Callable[[Play], None]:
     """Runs a play with an open connection."""
     return performing(request.param, postgres_place)
@@ -191,7 +196,8 @@ def test_a_backend_that_ends_while_a_request_is_written_is_replaced(
     perform(play)
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.prove
+@pytest.mark.parametrize("new_loop", LOOPS)
 def test_a_server_that_crashes_before_it_has_read_a_request_loses_all_its_responses(
     own_postgres: PostgresServer, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
@@ -207,7 +213,7 @@ def test_a_server_that_crashes_before_it_has_read_a_request_loses_all_its_respon
         await asyncio.to_thread(own_postgres.crash)
         for answered in (sleeping, unread):
             assert answered is not None
-            assert await asyncio.wait_for(answered, 30) is None
+            assert await asyncio.wait_for(answered, HANG) is None
 
     performing(new_loop, place)(play)
 
@@ -236,40 +242,34 @@ def test_a_closed_one_sends_nothing(perform: Callable[[Play], None]) -> None:
     perform(play)
 
 
-def test_a_connection_that_is_being_opened_is_closed_too(
+async def test_a_connection_that_is_being_opened_is_closed_too(
     postgres_place: Place, observer: psycopg.Connection
 ) -> None:
-    async def play() -> None:
-        async with postgres_place.open(name=NAME) as onefold:
-            await onefold.context.database.aidentity()
-            for turns in range(8):
-                exchanges = onefold.context.database.exchanges()
-                assert exchanges is not None
-                assert send(exchanges, asked("select 1")) is None
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                await exchanges.close()
-
-    asyncio.run(play())
+    async with postgres_place.open(name=NAME) as onefold:
+        await onefold.context.database.aidentity()
+        for turns in range(8):
+            exchanges = onefold.context.database.exchanges()
+            assert exchanges is not None
+            assert send(exchanges, asked("select 1")) is None
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await exchanges.close()
     count = "select count(*) from pg_stat_activity where application_name = %s"
     until(lambda: observer.execute(count, [NAME]).fetchall() == [(0,)])
 
 
-def test_a_server_that_refuses_is_left_to_the_pool(postgres_place: Place) -> None:
+async def test_a_server_that_refuses_is_left_to_the_pool(postgres_place: Place) -> None:
     tries: list[None] = []
 
     async def refused() -> psycopg.AsyncConnection[Any]:
         tries.append(None)
         raise psycopg.OperationalError("too many connections")
 
-    async def play() -> None:
-        exchanges = PostgresExchanges(refused, Sql("postgres"), None)
-        for _ in range(20):
-            assert send(exchanges, asked("select 1")) is None
-            await asyncio.sleep(0)
-        await exchanges.close()
-
-    asyncio.run(play())
+    exchanges = PostgresExchanges(refused, Sql("postgres"), None)
+    for _ in range(20):
+        assert send(exchanges, asked("select 1")) is None
+        await asyncio.sleep(0)
+    await exchanges.close()
     assert len(tries) == 1
 
 
@@ -298,7 +298,8 @@ def test_where_there_are_none(
 # --- workers --------------------------------------------------------------------------------------
 
 
-def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
+@pytest.mark.prove
+async def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
     postgres_place: Place, observer: psycopg.Connection
 ) -> None:
     begun: list[int] = []
@@ -307,7 +308,7 @@ def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
     def has_begun(number: int) -> bool:
         return len(begun) > number
 
-    async def play(other: Onefold) -> None:
+    with postgres_place.open() as other:
         async with postgres_place.open(name=NAME) as onefold:
 
             @onefold.job(kind="work")
@@ -327,21 +328,18 @@ def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
                 await asyncio.to_thread(
                     until, lambda: {job.state for job in other.find(limit=jobs)} == {"completed"}
                 )
-
-    with postgres_place.open() as other:
-        asyncio.run(play(other))
         assert {job.attempt for job in other.find(limit=jobs)} == {1}
     assert sorted(begun) == list(range(jobs))
 
 
-def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_leased(
+async def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_leased(
     postgres_place: Place, observer: psycopg.Connection
 ) -> None:
     waiting = (
         "select 1 from pg_stat_activity where application_name = %s and wait_event = 'relation'"
     )
 
-    async def play(other: Onefold) -> None:
+    with postgres_place.open() as other:
         async with postgres_place.open(name=NAME) as onefold:
 
             @onefold.job(kind="work")
@@ -359,9 +357,6 @@ def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_leased(
                 await asyncio.to_thread(until, lambda: observer.execute(waiting, [NAME]).fetchall())
                 worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
-
-    with postgres_place.open() as other:
-        asyncio.run(play(other))
         assert {job.state for job in other.find()} <= {"completed", "ready"}
 
 

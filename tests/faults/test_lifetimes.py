@@ -1,8 +1,7 @@
 """Threads, event loops, forks, closing, cancelling: one Onefold object lives through them."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
@@ -11,26 +10,9 @@ import psycopg
 import pytest
 
 from onefold import Closed, Onefold
-from tests.faults.callers import Caller, run
+from tests.faults.callers import MakeCaller, run
 from tests.faults.servers import PATIENCE, key_held, until, url_as
-
-
-@dataclass(frozen=True)
-class Place:
-    """A database that has our tables."""
-
-    url: str
-    schema: str = "onefold"
-
-    def open(self) -> Onefold:
-        return Onefold(self.url, schema=self.schema)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, sqlite_url: str) -> Place:
-    if request.param == "sqlite":
-        return Place(sqlite_url)
-    return Place(request.getfixturevalue("postgres_url"), request.getfixturevalue("migrated"))
+from tests.fixtures.place import Place
 
 
 @pytest.fixture
@@ -66,7 +48,7 @@ def sessions(postgres_url: str, observer: psycopg.Connection) -> Sessions:
 
 class TestPools:
     def test_nothing_is_connected_before_it_is_used(
-        self, sessions: Sessions, migrated: str, make_caller: Callable[[Onefold], Caller]
+        self, sessions: Sessions, migrated: str, make_caller: MakeCaller
     ) -> None:
         caller = make_caller(Onefold(sessions.url, schema=migrated))
         caller.onefold.tenant("t")
@@ -78,7 +60,7 @@ class TestPools:
         assert sessions.states() != []
 
     def test_nothing_stays_connected_after_closing(
-        self, sessions: Sessions, migrated: str, make_caller: Callable[[Onefold], Caller]
+        self, sessions: Sessions, migrated: str, make_caller: MakeCaller
     ) -> None:
         caller = make_caller(Onefold(sessions.url, schema=migrated))
         caller("enqueue", "mail")
@@ -104,74 +86,6 @@ class TestPools:
             onefold.claim("a", "b")
 
             assert set(sessions.states()) == {"idle"}
-
-
-class TestMany:
-    def test_many_threads_share_one_object(self, onefold: Onefold) -> None:
-        start = threading.Barrier(24)
-
-        def enqueue(number: int) -> bool:
-            start.wait(PATIENCE)
-            return onefold.enqueue("mail", unique_key=str(number % 6)).inserted
-
-        with ThreadPoolExecutor(24) as threads:
-            inserted = list(threads.map(enqueue, range(24)))
-
-        assert sum(inserted) == 6
-        assert len(onefold.find()) == 6
-
-    def test_many_tasks_share_one_object(self, onefold: Onefold) -> None:
-        async def enqueue_all() -> list[bool]:
-            answers = await asyncio.gather(
-                *(onefold.aenqueue("mail", unique_key=str(n % 6)) for n in range(48))
-            )
-            await onefold.aclose()
-            return [answer.inserted for answer in answers]
-
-        assert sum(asyncio.run(enqueue_all())) == 6
-
-    def test_event_loops_follow_each_other(self, onefold: Onefold) -> None:
-        answers = [asyncio.run(onefold.aenqueue("mail", unique_key="k")) for _ in range(4)]
-
-        assert [answer.duplicate for answer in answers] == [False, True, True, True]
-        assert len({answer.id for answer in answers}) == 1
-
-    def test_event_loops_run_at_once(self, onefold: Onefold) -> None:
-        start = threading.Barrier(4)
-
-        async def enqueue_ten() -> int:
-            start.wait(PATIENCE)
-            answers = [await onefold.aenqueue("mail", unique_key=str(n)) for n in range(10)]
-            return sum(answer.inserted for answer in answers)
-
-        with ThreadPoolExecutor(4) as threads:
-            running = [threads.submit(asyncio.run, enqueue_ten()) for _ in range(4)]
-
-        assert sum(loop.result() for loop in running) == 10
-
-    def test_threads_and_loops_mix(self, onefold: Onefold) -> None:
-        async def both() -> list[str]:
-            first = await onefold.aenqueue("mail", unique_key="k")
-            second = await asyncio.to_thread(onefold.enqueue, "mail", unique_key="k")
-            third = onefold.enqueue("mail", unique_key="k")
-            return [first.id, second.id, third.id]
-
-        assert len(set(asyncio.run(both()))) == 1
-
-    def test_two_objects_share_one_database(self, place: Place) -> None:
-        with place.open() as one, place.open() as other:
-            start = threading.Barrier(8)
-
-            def enqueue(number: int) -> list[bool]:
-                start.wait(PATIENCE)
-                onefold = one if number % 2 else other
-                return [onefold.enqueue("mail", unique_key=str(n)).inserted for n in range(10)]
-
-            with ThreadPoolExecutor(8) as threads:
-                inserted = [sum(answers) for answers in threads.map(enqueue, range(8))]
-
-            assert sum(inserted) == 10
-            assert len(one.find()) == len(other.find()) == 10
 
 
 FORK = """
@@ -207,6 +121,7 @@ FORK = """
 
 
 class TestFork:
+    @pytest.mark.prove
     @pytest.mark.parametrize("ending", ["_exit", "exit", "close"])
     def test_parent_and_child_both_go_on(self, place: Place, colour: str, ending: str) -> None:
         assert run(FORK, place.url, place.schema, ending, colour) == ["5"]
@@ -245,30 +160,17 @@ class TestFork:
 
 
 class TestClosing:
-    def test_closing_twice_is_fine(
-        self, place: Place, make_caller: Callable[[Onefold], Caller]
-    ) -> None:
-        caller = make_caller(place.open())
-        caller("enqueue", "mail")
-
-        caller("close")
-        caller("close")
-
-    def test_closing_what_was_never_used_is_fine(
-        self, place: Place, make_caller: Callable[[Onefold], Caller]
-    ) -> None:
-        make_caller(place.open())("close")
-
     @pytest.mark.parametrize("used", [True, False])
     def test_a_closed_object_says_so(
         self,
         place: Place,
-        make_caller: Callable[[Onefold], Caller],
+        make_caller: MakeCaller,
         used: bool,  # noqa: FBT001
     ) -> None:
         caller = make_caller(place.open())
         if used:
             caller("enqueue", "mail")
+        caller("close")
         caller("close")
 
         for target, name, *args in (
@@ -280,13 +182,6 @@ class TestClosing:
         ):
             with pytest.raises(Closed, match="Make a new one"):
                 caller.on(target, str(name), *args)
-
-    def test_a_with_statement_closes(self, place: Place) -> None:
-        with place.open() as onefold:
-            onefold.enqueue("mail")
-
-        with pytest.raises(Closed):
-            onefold.enqueue("mail")
 
     def test_an_async_with_statement_closes(self, place: Place) -> None:
         async def use() -> Onefold:

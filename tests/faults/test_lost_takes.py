@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 from onefold import Limit, NewJob, Onefold, Run
 from onefold.model.ids import shard_of
 from onefold.worker.settings import WorkerOptions
-from tests.faults.callers import Caller
+from tests.faults.callers import MakeCaller
 from tests.faults.proxy import Proxy
 from tests.faults.servers import PATIENCE, until
+from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, found
 
@@ -52,7 +52,7 @@ class Gate:
         await asyncio.to_thread(until, lambda: self.begun)
 
 
-def behind(proxy: Proxy, place: Place, *, patience: timedelta = timedelta(seconds=30)) -> Onefold:
+def behind(proxy: Proxy, place: Place, *, patience: timedelta = LOCK) -> Onefold:
     """On the wire. A statement that is prepared cannot be recognised there."""
     onefold = Onefold(
         proxy.url, schema=place.schema, prepared_statements=False, busy_timeout=patience
@@ -63,7 +63,7 @@ def behind(proxy: Proxy, place: Place, *, patience: timedelta = timedelta(second
 
 @pytest.mark.parametrize("queue", ["plain", "limited"])
 def test_a_take_that_is_sent_again_hands_back_what_the_first_has_leased(
-    place: Place, proxy: Proxy, make_caller: Callable[[Onefold], Caller], queue: str
+    place: Place, proxy: Proxy, make_caller: MakeCaller, queue: str
 ) -> None:
     caller = make_caller(behind(proxy, place))
     caller("enqueue_many", [NewJob("work", queue=queue) for _ in range(JOBS)])
@@ -90,7 +90,7 @@ def test_a_take_that_is_sent_again_hands_back_what_the_first_has_leased(
     ids=["plain", "limited", "shards"],
     indirect=["place"],
 )
-def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
+async def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
     place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture, queue: str
 ) -> None:
     caplog.set_level(logging.INFO, "onefold.worker")
@@ -98,7 +98,7 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
 
     options: WorkerOptions = {**ONE_BY_ONE, "queues": [queue]}
 
-    async def play(other: Onefold) -> None:
+    with place.open() as other:
         async with behind(proxy, place, patience=timedelta(seconds=1)) as onefold:
             gate.guards(onefold)
             async with onefold.worker(**options):
@@ -118,9 +118,6 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
                 assert "running" in {job.state for job in other.find()}
                 proxy.pick_up()
                 await asyncio.to_thread(until, lambda: _are_completed(other))
-
-    with place.open() as other:
-        asyncio.run(play(other))
         assert {job.attempt for job in other.find()} == {1}
     assert proxy.lost == 1
     # From a queue with limits, the take travels beside the finish, and may have an answer yet.
@@ -128,13 +125,13 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
     assert len(gate.begun) == len(set(gate.begun)) == MANY + 1
 
 
-def test_a_worker_that_stops_hands_back_first(
+async def test_a_worker_that_stops_hands_back_first(
     postgres_place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
     options: WorkerOptions = {**ONE_BY_ONE, "queues": ["plain"]}
 
-    async def play(other: Onefold) -> None:
+    with postgres_place.open() as other:
         async with behind(proxy, postgres_place, patience=timedelta(seconds=1)) as onefold:
             gate.guards(onefold)
             async with onefold.worker(**options) as worker:
@@ -149,22 +146,19 @@ def test_a_worker_that_stops_hands_back_first(
                 await asyncio.to_thread(until, lambda: "database is not available" in caplog.text)
                 assert "running" in {job.state for job in other.find()}
                 proxy.pick_up()
-
-    with postgres_place.open() as other:
-        asyncio.run(play(other))
         ended = sorted((job.state, job.attempt) for job in other.find())
         assert ended == [("completed", 1), ("ready", 0)]
     assert (proxy.lost, len(gate.begun)) == (1, 1)
 
 
-def test_a_take_that_the_server_comes_to_later_is_handed_back_too(
+async def test_a_take_that_the_server_comes_to_later_is_handed_back_too(
     postgres_place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only its own jobs: those of the take that was sent instead are running."""
     caplog.set_level(logging.INFO, "onefold.worker")
     gate = Gate()
 
-    async def play(other: Onefold) -> None:
+    with postgres_place.open() as other:
         async with behind(proxy, postgres_place) as onefold:
             gate.guards(onefold)
             async with onefold.worker(**ONE_BY_ONE):
@@ -178,19 +172,16 @@ def test_a_take_that_the_server_comes_to_later_is_handed_back_too(
                 assert running == [first.id]
                 gate.open()
                 await asyncio.to_thread(until, lambda: _are_completed(other))
-
-    with postgres_place.open() as other:
-        asyncio.run(play(other))
         assert {job.attempt for job in other.find()} == {1}
     assert len(gate.begun) == len(set(gate.begun)) == 2
 
 
-def test_two_workers_of_one_name_leave_each_other_alone(
+async def test_two_workers_of_one_name_leave_each_other_alone(
     postgres_place: Place, proxy: Proxy
 ) -> None:
     gate = Gate()
 
-    async def play(other: Onefold) -> None:
+    with postgres_place.open() as other:
         async with behind(proxy, postgres_place) as onefold:
             gate.guards(other)
             onefold.job(work)
@@ -205,9 +196,6 @@ def test_two_workers_of_one_name_leave_each_other_alone(
                 assert _state(other, held.id) == "running"
                 gate.open()
                 await asyncio.to_thread(until, lambda: _are_completed(other))
-
-    with postgres_place.open() as other:
-        asyncio.run(play(other))
         assert {job.attempt for job in other.find()} == {1}
     assert (proxy.lost, len(gate.begun)) == (1, 1)
 

@@ -17,7 +17,7 @@ from onefold import DatabaseBusy, Onefold, SchemaOutdated, SchemaTooNew
 from onefold.operations import migrations
 from onefold.operations.migrations import latest
 from onefold.operations.statement import Dialect
-from tests.faults.callers import Caller
+from tests.faults.callers import Caller, MakeCaller
 from tests.faults.servers import PATIENCE, until
 from tests.faults.together import at_once
 
@@ -32,15 +32,6 @@ MIGRATE = """
     print(len(onefold.migrate()), onefold.enqueue("mail", unique_key="k").duplicate)
 """
 
-ENQUEUE = """
-    import sys
-    from onefold import Onefold
-    onefold = Onefold(sys.argv[1])
-    print("ready", flush=True)
-    sys.stdin.readline()
-    print(0, onefold.enqueue("mail", unique_key="k").duplicate)
-"""
-
 
 def change_identity(connection: psycopg.Connection, schema: str, members: dict[str, int]) -> None:
     """Change what the installation of a schema says of itself."""
@@ -53,6 +44,7 @@ def change_identity(connection: psycopg.Connection, schema: str, members: dict[s
 
 
 class TestAtOnce:
+    @pytest.mark.prove
     def test_concurrent_migrations_of_a_schema_apply_once(
         self, postgres_url: str, postgres_schema: str
     ) -> None:
@@ -62,24 +54,10 @@ class TestAtOnce:
         assert applied == [0, 0, 0, 0, 0, latest("postgres")]
         assert [duplicate for _, duplicate in said].count("False") == 1
 
-    def test_concurrent_migrations_of_a_file_apply_once(self, sqlite_url: str) -> None:
-        said = at_once(MIGRATE, [(sqlite_url, "onefold")] * PROCESSES)
-
-        applied = sorted(int(number) for number, _ in said)
-        assert applied == [0, 0, 0, 0, 0, latest("sqlite")]
-        assert [duplicate for _, duplicate in said].count("False") == 1
-
-    def test_a_new_file_migrates_itself_under_many_processes(self, sqlite_url: str) -> None:
-        said = at_once(ENQUEUE, [(sqlite_url,)] * PROCESSES)
-
-        assert [duplicate for _, duplicate in said].count("False") == 1
-
 
 class TestOutdated:
     @pytest.fixture
-    def caller(
-        self, postgres_url: str, postgres_schema: str, make_caller: Callable[[Onefold], Caller]
-    ) -> Caller:
+    def caller(self, postgres_url: str, postgres_schema: str, make_caller: MakeCaller) -> Caller:
         return make_caller(Onefold(postgres_url, schema=postgres_schema))
 
     def test_a_database_without_tables_is_refused_with_the_command(self, caller: Caller) -> None:
@@ -168,11 +146,11 @@ def set_identity(
 
 class TestTooNew:
     @pytest.mark.parametrize("said", [{"oldest": LATER}, {"oldest": 0}])
-    @pytest.mark.parametrize("call", ["enqueue", "migrate", "find"])
+    @pytest.mark.parametrize("call", ["enqueue", "migrate"])
     def test_a_schema_that_older_code_cannot_use_is_refused(
         self,
         set_identity: tuple[str, str, Callable[[dict[str, int]], None]],
-        make_caller: Callable[[Onefold], Caller],
+        make_caller: MakeCaller,
         call: str,
         said: dict[str, int],
     ) -> None:
@@ -188,7 +166,7 @@ class TestTooNew:
     def test_a_schema_that_older_code_can_use_is_used(
         self,
         set_identity: tuple[str, str, Callable[[dict[str, int]], None]],
-        make_caller: Callable[[Onefold], Caller],
+        make_caller: MakeCaller,
     ) -> None:
         url, schema, change = set_identity
         change({"version": LATER, "oldest": LATER - 1})
@@ -306,30 +284,6 @@ class TestSchemas:
             assert one.keys.erase(tenant="").jobs == 1
             assert len(other.find()) == 1
 
-    def test_one_schema_is_not_the_others_old_one(
-        self, postgres_url: str, migrated: str, other_schema: str
-    ) -> None:
-        with (
-            Onefold(postgres_url, schema=other_schema) as other,
-            pytest.raises(SchemaOutdated, match="no Onefold tables"),
-        ):
-            other.enqueue("mail")
-
-    def test_a_connections_search_path_does_not_matter(
-        self, postgres_url: str, migrated: str, other_schema: str
-    ) -> None:
-        with (
-            Onefold(postgres_url, schema=migrated) as onefold,
-            psycopg.connect(postgres_url) as connection,
-        ):
-            connection.execute(
-                sql.SQL("set search_path to {}").format(sql.Identifier(other_schema))
-            )
-            inserted = onefold.within(connection).enqueue("mail", unique_key="k")
-            connection.commit()
-
-            assert onefold.get(inserted.id) is not None
-
 
 class TestFiles:
     def test_tables_of_the_application_are_left_alone(self, tmp_path: Path) -> None:
@@ -344,12 +298,3 @@ class TestFiles:
 
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("select id from job").fetchall() == [(7,)]
-
-    def test_a_file_that_is_up_to_date_stays_as_it_is(self, tmp_path: Path) -> None:
-        path = tmp_path / "app.db"
-        with Onefold(f"sqlite:///{path}") as onefold:
-            job = onefold.enqueue("mail", unique_key="k")
-
-        with Onefold(f"sqlite:///{path}") as onefold:
-            assert onefold.migrate() == []
-            assert onefold.enqueue("mail", unique_key="k").id == job.id

@@ -1,22 +1,14 @@
 """The number of shards is data: the first migrate writes it, and nobody who differs comes in."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from onefold import NewJob, Onefold, ShardsDiffer
-from tests.faults.callers import run
+from tests.faults.callers import MakeCaller
 from tests.faults.together import at_once
 from tests.fixtures.place import Place
 from tests.fixtures.shards import found
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.faults.callers import Caller
 
 FOUND = """
     import sys
@@ -35,26 +27,6 @@ FOUND = """
 
 FIRST_USE = FOUND.replace("onefold.migrate()\n", "pass\n")
 """A file migrates itself."""
-
-FORK = """
-    import os, sys
-    from onefold import Onefold, ShardsDiffer
-    url, schema, shards = sys.argv[1:]
-    onefold = Onefold(url, schema=schema, shards=int(shards))
-    onefold.migrate()
-    print(onefold.enqueue("mail", unique_key="k").duplicate, flush=True)
-    child = os.fork()
-    if child == 0:
-        other = Onefold(url, schema=schema, shards=int(shards) + 1)
-        try:
-            other.enqueue("mail", unique_key="k")
-        except ShardsDiffer as error:
-            print("refused", error.requested, error.found, flush=True)
-        print(onefold.enqueue("mail", unique_key="k").duplicate, flush=True)
-        print(Onefold(url, schema=schema).enqueue("mail", unique_key="k").duplicate, flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
 
 
 def shards_of(place: Place) -> int:
@@ -82,9 +54,11 @@ def check_founding(place: Place, script: str, asked: list[int]) -> None:
 class TestFounding:
     """Two numbers at once: one founds, the other refuses, and nobody has done both."""
 
+    @pytest.mark.prove
     def test_of_several_numbers_at_once_one_is_the_databases(self, empty: Place) -> None:
         check_founding(empty, FOUND, [2, 3, 2, 3, 0])
 
+    @pytest.mark.prove
     def test_a_file_that_is_founded_by_its_first_use_has_one_number_too(
         self, sqlite_url: str
     ) -> None:
@@ -106,11 +80,6 @@ class TestFounding:
             onefold.migrate()
             assert shards_of(empty) == 1
 
-    def test_forked_children_are_held_to_it_too(self, empty: Place) -> None:
-        lines = run(FORK, empty.url, empty.schema, 4)
-
-        assert lines == ["False", "refused 5 4", "True", "True"]
-
 
 class TestRefusal:
     """A process that differs is told both numbers, and changes nothing."""
@@ -131,9 +100,7 @@ class TestRefusal:
         assert (caught.value.requested, caught.value.found) == (other, 4)
         assert empty.contents() == before
 
-    def test_every_first_call_refuses(
-        self, empty: Place, make_caller: Callable[[Onefold], Caller]
-    ) -> None:
+    def test_every_first_call_refuses(self, empty: Place, make_caller: MakeCaller) -> None:
         found(empty, 4)
         before = empty.contents()
 

@@ -19,13 +19,13 @@ NEVER = timedelta(minutes=10)
 """Between two looks: what a worker takes before, it was told of."""
 
 
-def test_a_listener_that_hears_nothing_is_renewed(
+async def test_a_listener_that_hears_nothing_is_renewed(
     proxy: Proxy, postgres_url: str, migrated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "CHECK", 0.2)
     monkeypatch.setattr(notify, "ANSWER", 1.0)
 
-    async def play(other: Onefold) -> None:
+    with Onefold(postgres_url, schema=migrated) as other:
         async with Onefold(proxy.url, schema=migrated) as onefold:
 
             @onefold.job
@@ -38,26 +38,20 @@ def test_a_listener_that_hears_nothing_is_renewed(
                 job = await asyncio.to_thread(other.enqueue, "work")
                 await asyncio.to_thread(until, lambda: _state(other, job.id) == "completed")
 
-    with Onefold(postgres_url, schema=migrated) as other:
-        asyncio.run(play(other))
 
-
-def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
+async def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
     proxy: Proxy, migrated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "CHECK", 0.05)
     monkeypatch.setattr(notify, "ANSWER", 600.0)
 
-    async def play() -> None:
-        async with Onefold(proxy.url, schema=migrated) as onefold:
-            async with onefold.worker(poll=NEVER, chores=False):
-                await asyncio.to_thread(until, lambda: proxy.listeners)
-                proxy.forget_listeners()
-                await asyncio.to_thread(until, lambda: proxy.unheard)
-            asked = [task for task in asyncio.all_tasks() if "execute" in str(task.get_coro())]
-            assert asked == []
-
-    asyncio.run(play())
+    async with Onefold(proxy.url, schema=migrated) as onefold:
+        async with onefold.worker(poll=NEVER, chores=False):
+            await asyncio.to_thread(until, lambda: proxy.listeners)
+            proxy.forget_listeners()
+            await asyncio.to_thread(until, lambda: proxy.unheard)
+        asked = [task for task in asyncio.all_tasks() if "execute" in str(task.get_coro())]
+        assert asked == []
 
 
 def _state(onefold: Onefold, job_id: str) -> str | None:
@@ -81,27 +75,24 @@ OPTIONS: dict[str, int] = {
     ],
     ids=["ours", "the application's"],
 )
-def test_connections_know_how_long_to_wait_for_a_network(
+async def test_connections_know_how_long_to_wait_for_a_network(
     proxy: Proxy, migrated: str, colour: Colour, given: dict[str, str], found: list[int]
 ) -> None:
     settings = "".join(f"&{name}={value}" for name, value in given.items())
 
-    async def play() -> None:
-        async with Onefold(proxy.url + settings, schema=migrated) as onefold:
-            database = onefold.context.database
-            assert isinstance(database, PostgresDatabase)
-            if colour == "async":
-                pool, connection = await database.aget_connection()
-                assert _options(connection) == found
-                await pool.putconn(connection)
-                async with await database._aconnect() as listener:
-                    assert _options(listener) == found
-            else:
-                threads, session = database.get_connection()
-                assert _options(session) == found
-                threads.putconn(session)
-
-    asyncio.run(play())
+    async with Onefold(proxy.url + settings, schema=migrated) as onefold:
+        database = onefold.context.database
+        assert isinstance(database, PostgresDatabase)
+        if colour == "async":
+            pool, connection = await database.aget_connection()
+            assert _options(connection) == found
+            await pool.putconn(connection)
+            async with await database._aconnect() as listener:
+                assert _options(listener) == found
+        else:
+            threads, session = database.get_connection()
+            assert _options(session) == found
+            threads.putconn(session)
 
 
 def _options(connection: Any) -> list[int]:

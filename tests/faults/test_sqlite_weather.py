@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onefold import DatabaseBusy, DatabaseUnavailable, Onefold
-from tests.faults.callers import Caller, Colour, run, running
+from tests.faults.callers import Caller, Colour, run, run_on_a_small_disk, running
 
 SHORT = timedelta(milliseconds=100)
 
@@ -55,15 +54,7 @@ def test_a_lock_of_another_process_is_busy_and_says_what_to_do(caller: Caller, f
     assert str(file) in str(caught.value)
     assert "Commit or roll it back" in str(caught.value)
     assert caught.value.waited == SHORT
-    assert kinds(file) == ["before"]
-
-
-def test_a_lock_that_is_given_back_is_forgotten(caller: Caller, file: Path) -> None:
-    with running(HOLD_THE_LOCK, file), pytest.raises(DatabaseBusy):
-        caller("enqueue", "waits")
-
     caller("enqueue", "after")
-
     assert kinds(file) == ["before", "after"]
 
 
@@ -143,21 +134,12 @@ def test_what_may_not_be_written_is_unavailable(
     assert kinds(path) == ["before"]
 
 
-def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "nowhere" / "app.db"
-    onefold = Onefold(f"sqlite:///{path}")
-
-    with pytest.raises(DatabaseUnavailable, match="Does its folder exist") as caught:
-        onefold.enqueue("job")
-
-    assert str(path) in str(caught.value)
-
-
-def test_the_folder_may_be_made_later(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing_is_named_and_may_be_made_later(tmp_path: Path) -> None:
     path = tmp_path / "later" / "app.db"
     onefold = Onefold(f"sqlite:///{path}")
-    with pytest.raises(DatabaseUnavailable):
+    with pytest.raises(DatabaseUnavailable, match="Does its folder exist") as caught:
         onefold.enqueue("job")
+    assert str(path) in str(caught.value)
 
     path.parent.mkdir()
 
@@ -199,24 +181,12 @@ def test_a_damaged_file_says_so(file: Path) -> None:
     assert "backup" in str(caught.value)
 
 
-# A disk of one megabyte, which only this process sees and which ends with it. Where the machine
-# does not allow that, a limit on the size of files: the disk refuses to grow either way.
 FILL_THE_DISK = """
-    import resource, subprocess, sys
-    from pathlib import Path
     from onefold import Onefold, NewJob, DatabaseUnavailable
 
-    folder, mounts = Path(sys.argv[1]), sys.argv[2] == "mount"
-    if mounts:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
     onefold = Onefold(f"sqlite:///{folder}/app.db")
     stored = onefold.enqueue("before").id
-    if mounts:
-        ballast = folder / "ballast"
-        ballast.write_bytes(b"x" * 600_000)
-    else:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
-
+    fill()
     try:
         onefold.enqueue_many(
             [NewJob("big", {"n": "x" * 10_000}, unique_key=str(n)) for n in range(60)]
@@ -224,37 +194,18 @@ FILL_THE_DISK = """
     except DatabaseUnavailable as error:
         print("refused", error)
     print("stored", [job.kind for job in onefold.find()], onefold.get(stored).kind)
-
-    if mounts:
-        ballast.unlink()
-    else:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    make_room()
     print("again", onefold.enqueue("after", unique_key="0").inserted)
     print("stored", [job.kind for job in onefold.find()])
 """
 
 
 def test_a_full_disk_stores_nothing_and_works_again_after_room_was_made(tmp_path: Path) -> None:
-    namespace = ("unshare", "--map-root-user", "--mount")
-    mounts = (
-        shutil.which("unshare") is not None
-        and (
-            subprocess.run([*namespace, "mount", "-t", "tmpfs", "tmpfs", tmp_path], check=False)
-        ).returncode
-        == 0
-    )
-
-    said = run(
-        FILL_THE_DISK, tmp_path, "mount" if mounts else "limit", before=namespace if mounts else ()
-    )
+    said, mounts = run_on_a_small_disk(FILL_THE_DISK, tmp_path)
 
     assert said[0].startswith("refused sqlite:///")
     assert ("disk is full. Make room" if mounts else "disk failed") in said[0]
-    assert said[1:] == [
-        "stored ['before'] before",
-        "again True",
-        "stored ['before', 'after']",
-    ]
+    assert said[1:] == ["stored ['before'] before", "again True", "stored ['before', 'after']"]
 
 
 def test_a_table_that_somebody_dropped_is_not_called_a_lock(sqlite_url: str) -> None:

@@ -18,6 +18,7 @@ from onefold import Onefold
 from onefold.web.forms import Form, FormKeys, NoStore
 from onefold.web.forms.jinja import add_form_keys
 from onefold.web.starlette import Idempotency, Once
+from tests.fixtures.patience import HANG
 
 SECRET = "a secret of the shop's own"
 PAGES = {
@@ -52,7 +53,7 @@ class Gate:
 
     def pass_through(self) -> None:
         self.entered.release()
-        assert self._go_on.wait(30), "nobody has opened the gate"
+        assert self._go_on.wait(HANG), "nobody has opened the gate"
 
 
 class Shop:

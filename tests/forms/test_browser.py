@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
+from tests.fixtures.patience import HANG
 from tests.forms.conftest import Opens
 from tests.forms.serving import serving
 from tests.forms.shop import Shop
@@ -54,6 +54,7 @@ def test_h221_a_double_click_orders_once(shop: Shop, url: str, visitor: BrowserC
     assert shop.orders() == ["tea"]
 
 
+@pytest.mark.prove
 def test_h221_clicks_while_the_answer_is_slow_order_once(
     shop: Shop, url: str, visitor: BrowserContext
 ) -> None:
@@ -64,7 +65,7 @@ def test_h221_clicks_while_the_answer_is_slow_order_once(
 
     # The browser gives its first request up and sends the second; the server has both.
     page.mouse.click(*button)
-    assert shop.gate.entered.acquire(timeout=20)
+    assert shop.gate.entered.acquire(timeout=HANG)
     with page.expect_request("**/orders"):
         page.mouse.click(*button)
     shop.gate.open()
@@ -73,24 +74,7 @@ def test_h221_clicks_while_the_answer_is_slow_order_once(
     assert shop.orders() == ["tea"]
 
 
-def test_h221_impatient_clicks_on_a_slow_network_order_once(
-    shop: Shop, url: str, visitor: BrowserContext
-) -> None:
-    page = open_form(visitor, url)
-    page.fill("[name=what]", "tea")
-    button = middle_of_button(page)
-    network: Any = visitor.new_cdp_session(page)
-    network.send("Network.enable")
-    slow = {"offline": False, "latency": 300, "downloadThroughput": 4096, "uploadThroughput": 4096}
-    network.send("Network.emulateNetworkConditions", slow)
-
-    for _ in range(3):
-        page.mouse.click(*button)
-
-    expect_order(page, 1, "tea")
-    assert shop.orders() == ["tea"]
-
-
+@pytest.mark.prove
 def test_a_reload_after_a_lost_answer_comes_to_the_same_order(
     shop: Shop, url: str, visitor: BrowserContext
 ) -> None:
@@ -135,24 +119,7 @@ def test_h222_back_edit_and_submit_again_offers_to_submit_as_new(
     assert shop.orders() == ["tea", "coffee"]
 
 
-def test_h221_back_and_submit_again_unchanged_comes_to_the_same_order(
-    open_shop: Opens, visitor: BrowserContext
-) -> None:
-    shop = open_shop(keeps_pages=True)
-    with serving(shop.app) as url:
-        page = open_form(visitor, url)
-        page.fill("[name=what]", "tea")
-        page.click("button")
-        expect_order(page, 1, "tea")
-
-        page.go_back()
-        page.fill("[name=what]", "tea")
-        page.click("button")
-
-        expect_order(page, 1, "tea")
-    assert shop.orders() == ["tea"]
-
-
+@pytest.mark.prove
 def test_h229_the_back_button_brings_a_new_key(
     shop: Shop, url: str, visitor: BrowserContext
 ) -> None:
@@ -167,66 +134,6 @@ def test_h229_the_back_button_brings_a_new_key(
     assert page.get_attribute(KEY, "value") != first
 
 
-def test_a_reload_of_the_order_does_not_order_again(
-    shop: Shop, url: str, visitor: BrowserContext
-) -> None:
-    page = open_form(visitor, url)
-    page.fill("[name=what]", "tea")
-    page.click("button")
-    expect(page.locator("#flash")).to_have_text("Thank you!")
-
-    page.reload()
-
-    expect_order(page, 1, "tea")
-    assert shop.orders() == ["tea"]
-
-
-def test_h223_a_form_that_was_not_valid_can_be_corrected(
-    shop: Shop, url: str, visitor: BrowserContext
-) -> None:
-    page = open_form(visitor, url)
-    page.fill("[name=note]", "please")
-    page.click("button")
-    expect(page.locator("#complaint")).to_have_text("What do you want?")
-
-    page.fill("[name=what]", "tea")
-    page.click("button")
-
-    expect_order(page, 1, "tea")
-    assert shop.orders() == ["tea"]
-
-
-def test_h226_two_tabs_order_twice(shop: Shop, url: str, visitor: BrowserContext) -> None:
-    first, second = open_form(visitor, url), open_form(visitor, url)
-    first.fill("[name=what]", "tea")
-    second.fill("[name=what]", "tea")
-
-    first.click("button")
-    expect_order(first, 1, "tea")
-    second.click("button")
-
-    expect_order(second, 2, "tea")
-    assert shop.orders() == ["tea", "tea"]
-
-
-def test_h228_a_duplicate_does_not_thank_twice(
-    shop: Shop, url: str, visitor: BrowserContext
-) -> None:
-    page = open_form(visitor, url)
-    key = page.get_attribute(KEY, "value")
-    page.fill("[name=what]", "tea")
-    page.click("button")
-    expect(page.locator("#flash")).to_have_text("Thank you!")
-
-    other = open_form(visitor, url)
-    other.eval_on_selector(KEY, "(field, key) => field.value = key", key)
-    other.fill("[name=what]", "tea")
-    other.click("button")
-
-    expect_order(other, 1, "tea")
-    expect(other.locator("#flash")).to_have_text("")
-
-
 def test_the_wait_page_looks_again_until_the_order_is_there(
     open_shop: Opens, visitor: BrowserContext
 ) -> None:
@@ -238,7 +145,7 @@ def test_the_wait_page_looks_again_until_the_order_is_there(
         button = middle_of_button(page)
         shop.gate.shut()
         page.mouse.click(*button)
-        assert shop.gate.entered.acquire(timeout=20)
+        assert shop.gate.entered.acquire(timeout=HANG)
 
         page.mouse.click(*button)
         expect(page.locator("h1")).to_have_text("We are working on it")
@@ -252,6 +159,7 @@ def test_the_wait_page_looks_again_until_the_order_is_there(
     assert shop.orders() == ["tea & <biscuits>"]
 
 
+@pytest.mark.prove
 def test_the_wait_page_works_without_scripts(open_shop: Opens, visitor: BrowserContext) -> None:
     shop = open_shop(takeover="refuse", wait=None)
     assert visitor.browser is not None
@@ -262,7 +170,7 @@ def test_the_wait_page_works_without_scripts(open_shop: Opens, visitor: BrowserC
         button = middle_of_button(page)
         shop.gate.shut()
         page.mouse.click(*button)
-        assert shop.gate.entered.acquire(timeout=20)
+        assert shop.gate.entered.acquire(timeout=HANG)
         page.mouse.click(*button)
         expect(page.locator("h1")).to_have_text("We are working on it")
         shop.gate.open()
@@ -273,23 +181,7 @@ def test_the_wait_page_works_without_scripts(open_shop: Opens, visitor: BrowserC
     assert shop.orders() == ["tea"]
 
 
-def test_h224_h225_a_key_of_another_visit_leads_to_a_fresh_form(
-    shop: Shop, url: str, visitor: BrowserContext
-) -> None:
-    page = open_form(visitor, url)
-    page.fill("[name=what]", "tea")
-    visitor.clear_cookies()
-
-    page.click("button")
-    expect(page.locator("h1")).to_have_text("Please open the form again")
-    assert shop.orders() == []
-    page.get_by_role("link", name="Open the form").click()
-    page.fill("[name=what]", "tea")
-    page.click("button")
-
-    expect_order(page, 1, "tea")
-
-
+@pytest.mark.prove
 def test_h222_a_file_is_chosen_again_where_a_form_is_submitted_as_new(
     open_shop: Opens, visitor: BrowserContext, tmp_path: Path
 ) -> None:
@@ -316,22 +208,7 @@ def test_h222_a_file_is_chosen_again_where_a_form_is_submitted_as_new(
     assert shop.orders() == ["tea", "coffee"]
 
 
-def test_h227_an_upload_that_is_clicked_twice_is_one_order(
-    shop: Shop, url: str, visitor: BrowserContext, tmp_path: Path
-) -> None:
-    scan = tmp_path / "scan.bin"
-    scan.write_bytes(bytes(range(256)) * 1000)
-    shop.upload()
-    page = open_form(visitor, url)
-    page.fill("[name=what]", "tea")
-    page.set_input_files("[name=scan]", scan)
-
-    page.dblclick("button")
-
-    expect_order(page, 1, "tea")
-    assert shop.orders() == ["tea"]
-
-
+@pytest.mark.prove
 def test_h230_a_script_and_the_form_are_one_submission(
     shop: Shop, url: str, visitor: BrowserContext
 ) -> None:

@@ -1,7 +1,7 @@
 """The key in a hidden field (H220, H224, H225)."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -27,10 +27,10 @@ def test_h220_no_two_keys_have_one_id(keys: FormKeys) -> None:
     assert len(ids) == 1000
     # 128 random bits: nobody guesses one.
     assert {len(one) for one in ids} == {22}
-
-
-def test_h220_a_key_does_not_give_the_session_away(keys: FormKeys) -> None:
-    assert "session-7" not in keys.issue("order", "session-7")
+    key = keys.issue("f" * 64, "session-7" * 1000)
+    assert len(key) <= 255
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", key)
+    assert "session-7" not in key
 
 
 def test_h220_keys_of_one_session_share_their_scope_and_others_do_not(keys: FormKeys) -> None:
@@ -43,19 +43,11 @@ def test_h220_keys_of_one_session_share_their_scope_and_others_do_not(keys: Form
     assert len({scope("order", "a"), scope("order", "b"), scope("refund", "a")}) == 3
 
 
-def test_a_key_fits_into_a_header(keys: FormKeys) -> None:
-    key = keys.issue("f" * 64, "session-7" * 1000)
+def test_h224_a_key_of_another_session_or_form_is_refused(keys: FormKeys) -> None:
+    key = keys.issue("order", "a")
 
-    assert len(key) <= 255
-    assert re.fullmatch(r"[A-Za-z0-9._-]+", key)
-
-
-def test_h224_a_key_of_another_session_is_refused(keys: FormKeys) -> None:
-    assert keys.check(keys.issue("order", "a"), "order", "b") == RefusedKey("other session")
-
-
-def test_h224_a_key_of_another_form_is_refused(keys: FormKeys) -> None:
-    assert keys.check(keys.issue("order", "a"), "refund", "a") == RefusedKey("other form")
+    assert keys.check(key, "order", "b") == RefusedKey("other session")
+    assert keys.check(key, "refund", "a") == RefusedKey("other form")
 
 
 @pytest.mark.parametrize(
@@ -64,19 +56,6 @@ def test_h224_a_key_of_another_form_is_refused(keys: FormKeys) -> None:
 )
 def test_h225_what_nobody_signed_is_refused(keys: FormKeys, text: str) -> None:
     assert keys.check(text, "order", "a") == RefusedKey("forged")
-
-
-def test_h225_a_key_with_another_id_is_refused(keys: FormKeys) -> None:
-    version, _, *rest = keys.issue("order", "a").split(".")
-    forged = ".".join([version, "A" * 22, *rest])
-
-    assert keys.check(forged, "order", "a") == RefusedKey("forged")
-
-
-def test_h225_a_key_under_another_secret_is_refused(keys: FormKeys, clock: Clock) -> None:
-    others = FormKeys("another secret, as long as ours", clock=clock)
-
-    assert keys.check(others.issue("order", "a"), "order", "a") == RefusedKey("forged")
 
 
 @given(st.integers(min_value=0), st.characters(codec="utf-8"))
@@ -92,32 +71,22 @@ def test_h225_no_changed_character_makes_another_key(place: int, character: str)
     assert found == RefusedKey("forged") or found == keys.check(key, "order", "a")
 
 
-def test_h225_a_key_is_good_for_a_day(keys: FormKeys, clock: Clock) -> None:
-    key = keys.issue("order", "a")
-
-    clock.advance(timedelta(hours=24))
-
-    assert isinstance(keys.check(key, "order", "a"), FormKey)
-
-
 def test_h225_a_key_is_expired_after_a_day(keys: FormKeys, clock: Clock) -> None:
     key = keys.issue("order", "a")
 
-    clock.advance(timedelta(hours=24, seconds=1))
-    found = keys.check(key, "order", "a")
+    clock.advance(timedelta(hours=24))
+    assert isinstance(keys.check(key, "order", "a"), FormKey)
+    clock.advance(timedelta(seconds=1))
 
-    assert found == RefusedKey("expired")
-
-
-def test_a_key_of_a_server_whose_clock_is_a_little_ahead_is_accepted(keys: FormKeys) -> None:
-    ahead = FormKeys(SECRET, clock=Clock(Clock().now + SKEW))
-
-    assert isinstance(keys.check(ahead.issue("order", "a"), "order", "a"), FormKey)
+    assert keys.check(key, "order", "a") == RefusedKey("expired")
 
 
 def test_a_key_from_the_future_is_refused(keys: FormKeys) -> None:
+    """Unless the clock of another server is only a little ahead."""
+    skewed = FormKeys(SECRET, clock=Clock(Clock().now + SKEW))
     ahead = FormKeys(SECRET, clock=Clock(Clock().now + SKEW + timedelta(seconds=1)))
 
+    assert isinstance(keys.check(skewed.issue("order", "a"), "order", "a"), FormKey)
     assert keys.check(ahead.issue("order", "a"), "order", "a") == RefusedKey("expired")
 
 
@@ -135,15 +104,7 @@ def test_a_key_is_good_after_its_secret_was_retired(keys: FormKeys, clock: Clock
 
     assert isinstance(before, FormKey)
     assert before == after
-
-
-def test_what_signs_is_the_secret_that_is_not_retired(keys: FormKeys, clock: Clock) -> None:
-    renewed = FormKeys("a new secret of some length", retired=[SECRET], clock=clock)
-
-    key = renewed.issue("order", "a")
-
-    assert isinstance(renewed.check(key, "order", "a"), FormKey)
-    assert keys.check(key, "order", "a") == RefusedKey("forged")
+    assert keys.check(renewed.issue("order", "a"), "order", "a") == RefusedKey("forged")
 
 
 def test_a_key_of_a_later_version_is_not_guessed_at(
@@ -154,15 +115,6 @@ def test_a_key_of_a_later_version_is_not_guessed_at(
     monkeypatch.undo()
 
     assert keys.check(key, "order", "a") == RefusedKey("unknown version")
-
-
-def test_the_machines_clock_is_the_default() -> None:
-    keys = FormKeys(SECRET)
-
-    found = keys.check(keys.issue("order", "a"), "order", "a")
-
-    assert isinstance(found, FormKey)
-    assert abs(found.issued_at - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("form", ["", "a.b", "a b", "ö", "x" * 65, None])
@@ -187,15 +139,9 @@ def test_a_secret_that_can_be_guessed_is_refused(secret: str) -> None:
         FormKeys(SECRET, retired=[secret])
 
 
-def test_retired_secrets_are_a_list() -> None:
+def test_settings_are_checked_and_not_shown(keys: FormKeys) -> None:
     with pytest.raises(InvalidInput, match=r"retired must be a list of secrets"):
         FormKeys(SECRET, retired=SECRET)
-
-
-def test_an_age_is_longer_than_nothing() -> None:
     with pytest.raises(InvalidInput, match=r"max_age must be longer than zero"):
         FormKeys(SECRET, max_age=timedelta(0))
-
-
-def test_no_secret_is_shown(keys: FormKeys) -> None:
     assert SECRET not in repr(keys)

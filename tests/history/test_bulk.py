@@ -54,22 +54,6 @@ def test_a_letter_that_is_replayed_while_we_look_is_not_dropped(postgres_place: 
         assert onefold.get(second) is None
 
 
-def test_a_letter_that_is_dropped_while_we_look_is_not_replayed(postgres_place: Place) -> None:
-    with postgres_place.open() as onefold:
-        bury_many(onefold, 2)
-        first, second = (job.id for job in onefold.find(state="dead"))
-
-        with postgres_place.transaction() as connection:
-            onefold.within(connection).delete(first)
-            with Second(postgres_place, lambda other: other.dead.replay()) as replaying:
-                replaying.is_waiting()
-                connection.execute("commit")
-                assert [answer.id for answer in replaying.answer()] == [second]
-            connection.execute("begin")
-
-        assert [(job.id, job.state) for job in onefold.find()] == [(second, "ready")]
-
-
 def test_two_replays_at_once_send_a_letter_round_once(postgres_place: Place) -> None:
     with postgres_place.open() as onefold:
         bury_many(onefold, 3)

@@ -198,3 +198,12 @@ def bare_fastapi(onefold: Onefold, **defaults: Any) -> tuple[fastapi.FastAPI, Fa
 def anybody() -> str:
     """A principal, where it does not matter which."""
     return "alice"
+
+
+def keyed_app(
+    onefold: Onefold, endpoint: Callable[..., Any], *, principal: Any = anybody, **options: Any
+) -> fastapi.FastAPI:
+    """An application with one route, POST /pay, which is this endpoint under these options."""
+    app, idempotency = bare_fastapi(onefold)
+    app.post("/pay")(idempotency(principal=principal, **options)(endpoint))
+    return app

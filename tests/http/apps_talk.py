@@ -101,6 +101,14 @@ class Talk:
         return b"".join(piece.get("body", b"") for piece in pieces)
 
 
+async def visited(app: App, *bodies: bytes, **options: Any) -> list[Talk]:
+    """A request with each body, one after the other; two without any, if none is given."""
+    talks = [Talk(app, part(body), **options) for body in bodies or (b"", b"")]
+    for talk in talks:
+        await talk.run()
+    return talks
+
+
 async def lived(app: App) -> list[Message]:
     """What an application says of its start and its end."""
     life: list[Message] = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]

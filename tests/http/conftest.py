@@ -9,6 +9,7 @@ import pytest
 from onefold import Onefold
 from tests.fixtures.colours import Clock, Dialect, Store, clock, pytest_pyfunc_call, store
 from tests.fixtures.connections import Effects, effects
+from tests.fixtures.patience import LOCK
 from tests.http.apps import fastapi_client
 from tests.http.scenario_modes import OURS_SQLITE
 from tests.http.scenario_site import Adapter, Mode, OpenSite, Shop, Site
@@ -45,7 +46,7 @@ def open_site(
 ) -> OpenSite:
     """Opens the site, under options of the test's own."""
 
-    async def open_it(*, patience: timedelta = timedelta(seconds=5), **options: Any) -> Site:
+    async def open_it(*, patience: timedelta = LOCK, **options: Any) -> Site:
         onefold = store.open(clock=clock, busy_timeout=patience)
         if mode.target is not None and "takeover" not in options:
             target = mode.target(store, onefold)

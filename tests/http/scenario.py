@@ -6,8 +6,6 @@ A test class of an adapter's inherits it, and says which `adapter` and `mode` it
 import asyncio
 from datetime import timedelta
 
-import pytest
-
 from tests.fixtures.colours import Clock
 from tests.http.scenario_site import BOB, LONG, Mode, OpenSite
 
@@ -18,40 +16,35 @@ SHORT = timedelta(milliseconds=200)
 class Scenario:
     """Inherit it as `class TestFlask(Scenario)`, parametrized with adapters and modes."""
 
-    async def test_h070_h071_a_retry_gets_the_same_bytes_and_the_handler_ran_once(
+    async def test_h024_h070_h071_h096_a_retry_gets_the_same_bytes_and_the_handler_ran_once(
         self, open_site: OpenSite
     ) -> None:
         site = await open_site()
 
         first = await site.post()
-        retries = [await site.post(), await site.post()]
+        retries = [await site.post(), await site.post(key=None, headers={"IDEMPOTENCY-KEY": "k"})]
 
         assert (first.status, first.body) == (201, b'{"payment": 1}')
         assert "Idempotent-Replayed" not in first.headers
         assert {(retry.status, retry.body, retry.is_replay) for retry in retries} == {
             (201, b'{"payment": 1}', True)
         }
-        assert (site.shop.runs, site.payments) == (1, [1])
+        assert (site.shop.runs, site.payments) == (1, [1])  # H166
+        assert site.shop.heard == [b'{"amount": 1}']
 
-    async def test_the_handler_is_given_the_body(self, open_site: OpenSite) -> None:
-        site = await open_site()
-
-        await site.post(body=b'{"amount": 7}')
-
-        assert site.shop.heard == [b'{"amount": 7}']  # H096
-
-    async def test_h001_a_request_without_the_required_key_is_refused(
+    async def test_h001_h003_a_request_without_the_required_key_is_refused(
         self, open_site: OpenSite
     ) -> None:
         site = await open_site(link="https://shop.example/keys")
 
-        reply = await site.post(key=None)
+        missing, empty = await site.post(key=None), await site.post(key="")
 
-        assert (reply.status, reply.code) == (400, "key_missing")
-        assert reply.headers["link"] == '<https://shop.example/keys>; rel="describedby"'
+        assert (missing.status, missing.code) == (400, "key_missing")
+        assert missing.headers["link"] == '<https://shop.example/keys>; rel="describedby"'
+        assert (empty.status, empty.code) == (400, "key_invalid")
         assert (site.shop.runs, site.claims) == (0, [])
 
-    async def test_h002_without_an_optional_key_the_handler_just_runs(
+    async def test_h002_h003_without_an_optional_key_the_handler_just_runs(
         self, open_site: OpenSite
     ) -> None:
         site = await open_site(required=False)
@@ -60,42 +53,20 @@ class Scenario:
 
         assert [reply.body for reply in replies] == [b'{"payment": 1}', b'{"payment": 2}']
         assert all("Idempotent-Replayed" not in reply.headers for reply in replies)
+        assert (await site.post(key="")).code == "key_invalid"
         assert (site.payments, site.claims) == ([1, 2], [])
 
-    @pytest.mark.parametrize("required", [True, False])
-    async def test_h003_a_header_that_is_empty_is_no_missing_one(
-        self, open_site: OpenSite, *, required: bool
-    ) -> None:
-        site = await open_site(required=required)
-
-        reply = await site.post(key="")
-
-        assert (reply.status, reply.code, site.shop.runs) == (400, "key_invalid", 0)
-
-    async def test_h024_the_name_of_the_header_has_no_case(self, open_site: OpenSite) -> None:
-        site = await open_site()
-
-        await site.post(key=None, headers={"IDEMPOTENCY-KEY": "k"})
-        retry = await site.post(key=None, headers={"idempotency-key": '"k"'})
-
-        assert retry.is_replay
-
-    async def test_h050_another_body_under_the_key_is_refused_and_told_nothing(
-        self, open_site: OpenSite
-    ) -> None:
+    async def test_h034_h050_h203_a_key_is_that_of_one_request(self, open_site: OpenSite) -> None:
         site = await open_site()
         await site.post()
 
         reply = await site.post(body=b'{"amount": 2}')
+        page = await site.post(body=b"other", headers={"Accept": "text/html"})
 
         assert (reply.status, reply.code) == (422, "key_reused")
         assert b"payment" not in reply.body
-        assert site.payments == [1]
-
-    async def test_h034_the_key_on_another_path_is_a_mistake(self, open_site: OpenSite) -> None:
-        site = await open_site()
-        await site.post("/pay")
-
+        assert page.status == 422
+        assert page.headers["content-type"].startswith("text/html")
         assert (await site.post("/other")).code == "key_reused"
         assert site.payments == [1]
 
@@ -106,69 +77,43 @@ class Scenario:
         assert (await site.post("/other")).status == 201
         assert site.payments == [1, 2]
 
-    async def test_h032_a_delete_with_a_policy_answers_its_retry_as_the_first_time(
+    async def test_h030_h031_h032_h033_methods_with_a_policy_and_without(
         self, open_site: OpenSite
     ) -> None:
         site = await open_site()
-        site.answers(204)
-
-        replies = [await site.post("/orders/7", method="DELETE", body=b"") for _ in range(2)]
-
-        assert [reply.status for reply in replies] == [204, 204]
-        assert [reply.is_replay for reply in replies] == [False, True]
-        assert site.shop.runs == 1
-
-    async def test_h033_patch_is_covered_like_post(self, open_site: OpenSite) -> None:
-        site = await open_site()
-
-        await site.post(method="PATCH")
-
-        assert (await site.post(method="PATCH")).is_replay
-
-    async def test_h030_h031_what_has_no_policy_and_is_no_post_passes(
-        self, open_site: OpenSite
-    ) -> None:
-        site = await open_site()
-
-        seen = [
+        passed = [
             (await site.post("/pay", method="GET", body=b"")).status,
             (await site.post("/plain", method="PUT")).status,
             (await site.post("/plain", method="DELETE")).status,
         ]
-
-        assert (seen, site.shop.reads, site.claims) == ([200, 200, 200], 3, [])
-
-    async def test_a_post_with_a_key_where_no_policy_is_is_told_so(
-        self, open_site: OpenSite
-    ) -> None:
-        site = await open_site()
-
-        reply = await site.post("/plain")
-
-        assert (reply.status, reply.code, site.shop.reads) == (400, "not_configured", 0)
+        refused = await site.post("/plain")
+        assert (passed, refused.status, refused.code) == ([200, 200, 200], 400, "not_configured")
+        assert (site.shop.reads, site.claims) == (3, [])
         assert (await site.post("/plain", key=None)).status == 200
 
-    async def test_h038_h039_keys_belong_to_a_tenant_and_its_caller(
+        await site.post(method="PATCH", key="patch")
+        assert (await site.post(method="PATCH", key="patch")).is_replay
+        site.answers(204)
+        replies = [await site.post("/orders/7", method="DELETE", body=b"") for _ in range(2)]
+        assert [reply.status for reply in replies] == [204, 204]
+        assert [reply.is_replay for reply in replies] == [False, True]
+        assert site.shop.runs == 2
+
+    async def test_h038_h039_h042_h044_keys_belong_to_a_tenant_and_its_caller(
         self, open_site: OpenSite
     ) -> None:
         site = await open_site()
-        await site.post()
+        stranger = await site.post(user=None)
+        assert (stranger.status, site.claims) == (401, [])
 
-        others = [
+        replies = [
+            await site.post(),
             await site.post(user=BOB),
             await site.post(headers={"X-Tenant": "other"}),
         ]
 
-        assert [(reply.status, reply.is_replay) for reply in others] == [(201, False)] * 2
+        assert [(reply.status, reply.is_replay) for reply in replies] == [(201, False)] * 3
         assert site.payments == [1, 2, 3]
-
-    async def test_h042_h044_nobody_passes_the_door_by_a_key(self, open_site: OpenSite) -> None:
-        site = await open_site()
-
-        stranger = await site.post(user=None)
-        assert (stranger.status, site.claims) == (401, [])
-
-        await site.post()
         site.shop.allows = False
         banned = await site.post()
         assert banned.status in {401, 403}
@@ -200,83 +145,56 @@ class Scenario:
         assert (reply.status, reply.is_replay) == (201, True)
         assert site.payments == [1]
 
-    async def test_h131_a_refusal_of_the_handlers_is_an_answer(self, open_site: OpenSite) -> None:
+    async def test_h131_h132_a_refusal_is_an_answer_and_later_is_none(
+        self, open_site: OpenSite
+    ) -> None:
         site = await open_site()
         site.answers(402, b"no funds")
         await site.post()
+        site.answers(503, b"later", [("Retry-After", "1")])
+        later = await site.post(key="later")
         site.succeeds()
 
-        retry = await site.post()
+        retry, again = await site.post(), await site.post(key="later")
 
         assert (retry.status, retry.body, retry.is_replay) == (402, b"no funds", True)
-        assert site.shop.runs == 1
+        assert (later.status, later.headers["retry-after"]) == (503, "1")
+        assert (again.status, again.is_replay) == (201, False)
 
-    async def test_h130_such_a_refusal_frees_the_key_where_the_route_says_so(
+    async def test_h130_h134_what_a_route_calls_harmless_frees_the_key(
         self, open_site: OpenSite
     ) -> None:
-        site = await open_site(on_4xx="release")
+        site = await open_site(on_4xx="release", retryable=(ConnectionError,))
         site.answers(402, b"no funds")
         await site.post()
+        site.raises(ConnectionError("before any effect"))
+        await site.post(key="raised")
         site.succeeds()
 
         assert (await site.post(body=b'{"amount": 2}')).status == 201
+        assert (await site.post(key="raised")).status == 201
 
-    async def test_h132_an_answer_that_says_later_frees_the_key(self, open_site: OpenSite) -> None:
-        site = await open_site()
-        site.answers(503, b"later", [("Retry-After", "1")])
-        first = await site.post()
-        site.succeeds()
-
-        retry = await site.post()
-
-        assert (first.status, first.headers["retry-after"]) == (503, "1")
-        assert (retry.status, retry.is_replay) == (201, False)
-
-    async def test_h133_a_500_is_undone_in_a_transaction_and_stored_outside_of_one(
+    async def test_h133_h135_h136_a_failure_is_undone_in_a_transaction_and_stored_outside(
         self, open_site: OpenSite, mode: Mode
     ) -> None:
         site = await open_site()
         site.answers(500, b"oh")
-        first = await site.post()
-        site.succeeds()
-
-        retry = await site.post()
-
-        assert (first.status, first.body) == (500, b"oh")
-        if mode.joined:
-            assert (retry.status, retry.is_replay) == (201, False)
-            assert site.payments == [2]  # H162
-        else:
-            assert (retry.status, retry.body, retry.is_replay) == (500, b"oh", True)
-            assert site.payments == [1]
-
-    async def test_h135_h136_an_exception_is_undone_in_a_transaction_and_remembered_outside(
-        self, open_site: OpenSite, mode: Mode
-    ) -> None:
-        site = await open_site()
+        answered = await site.post(key="answered")
         site.raises(ValueError("oh"))
-        first = await site.post()
+        raised = await site.post(key="raised")
         site.succeeds()
 
-        retry = await site.post()
+        again, retry = await site.post(key="answered"), await site.post(key="raised")
 
-        assert first.status == 500
+        assert (answered.status, answered.body, raised.status) == (500, b"oh", 500)
         if mode.joined:
-            assert (retry.status, site.payments) == (201, [2])
+            assert [again.status, again.is_replay, retry.status] == [201, False, 201]
+            assert site.payments == [3, 4]  # H162
         else:
+            assert (again.status, again.body, again.is_replay) == (500, b"oh", True)
             assert (retry.status, retry.code, retry.is_replay) == (500, "attempt_failed", True)
-            assert (first.code, first.body) == (retry.code, retry.body)
-            assert site.payments == [1]
-
-    async def test_h134_an_exception_that_is_declared_harmless_frees_the_key(
-        self, open_site: OpenSite
-    ) -> None:
-        site = await open_site(retryable=(ConnectionError,))
-        site.raises(ConnectionError("before any effect"))
-        await site.post()
-        site.succeeds()
-
-        assert (await site.post()).status == 201
+            assert raised.body == retry.body
+            assert site.payments == [1, 2]
 
     async def test_h180_h181_h183_after_the_retention_the_key_is_new(
         self, open_site: OpenSite, clock: Clock
@@ -305,12 +223,3 @@ class Scenario:
         assert "set-cookie" not in retry.headers
         assert (retry.headers["location"], retry.headers["etag"]) == ("/pay/1", '"1"')
         assert retry.headers["content-length"] == "1"  # H082
-
-    async def test_h203_a_browser_is_told_by_a_page(self, open_site: OpenSite) -> None:
-        site = await open_site()
-        await site.post()
-
-        reply = await site.post(body=b"other", headers={"Accept": "text/html"})
-
-        assert reply.status == 422
-        assert reply.headers["content-type"].startswith("text/html")

@@ -21,7 +21,7 @@ async def _execute_clause(connection: Any, text: str) -> None:
     await connection.execute(clause(text))
 
 
-def _ours(store: Store, onefold: Onefold) -> Onefold:
+def ours(store: Store, onefold: Onefold) -> Onefold:
     del store
     return onefold
 
@@ -59,21 +59,21 @@ def _sessions(driver: str) -> Any:
     return open_sessions
 
 
-def _joined(name: str, dialect: Dialect, target: Any, insert: Any = _execute) -> Mode:
+def joined(name: str, dialect: Dialect, target: Any, insert: Any = _execute) -> Mode:
     return Mode(name, dialect, insert, target)
 
 
-OURS_SQLITE = _joined("ours-sqlite", "sqlite", _ours)
-OURS_POSTGRES = _joined("ours-postgres", "postgres", _ours)
+OURS_SQLITE = joined("ours-sqlite", "sqlite", ours)
+OURS_POSTGRES = joined("ours-postgres", "postgres", ours)
 LEASED_SQLITE = Mode("leased-sqlite", "sqlite", None)
 LEASED_POSTGRES = Mode("leased-postgres", "postgres", None)
 PLAIN = (OURS_SQLITE, OURS_POSTGRES, LEASED_SQLITE, LEASED_POSTGRES)
 
 LIBRARIES = (
-    _joined("psycopg-pool", "postgres", _psycopg_pool),
-    _joined("asyncpg-pool", "postgres", _asyncpg_pool),
-    _joined("engine-asyncpg", "postgres", _engine("asyncpg"), _execute_clause),
-    _joined("engine-aiosqlite", "sqlite", _engine("aiosqlite"), _execute_clause),
-    _joined("sessions-psycopg", "postgres", _sessions("psycopg"), _execute_clause),
-    _joined("sessions-aiosqlite", "sqlite", _sessions("aiosqlite"), _execute_clause),
+    joined("psycopg-pool", "postgres", _psycopg_pool),
+    joined("asyncpg-pool", "postgres", _asyncpg_pool),
+    joined("engine-asyncpg", "postgres", _engine("asyncpg"), _execute_clause),
+    joined("engine-aiosqlite", "sqlite", _engine("aiosqlite"), _execute_clause),
+    joined("sessions-psycopg", "postgres", _sessions("psycopg"), _execute_clause),
+    joined("sessions-aiosqlite", "sqlite", _sessions("aiosqlite"), _execute_clause),
 )

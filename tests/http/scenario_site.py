@@ -21,8 +21,9 @@ from onefold.web.http import HttpResponse
 from onefold.web.idempotency.once_parameter import Once
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.connections import Effects
+from tests.fixtures.patience import HANG
 
-LONG = 30.0
+LONG = HANG
 """Seconds after which a test that waits has failed."""
 
 ALICE = "Bearer alice:first-token"

@@ -8,10 +8,10 @@ from sqlalchemy import text as clause
 from sqlalchemy.orm import sessionmaker
 
 from onefold import Onefold
-from tests.fixtures.colours import Dialect, Store
+from tests.fixtures.colours import Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
 from tests.fixtures.sqlalchemy_connections import engine_of
-from tests.http.scenario_site import Mode
+from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, joined, ours
 
 
 def _execute(connection: Any, text: str) -> None:
@@ -25,11 +25,6 @@ def _execute_clause(connection: Any, text: str) -> None:
 def _execute_in_django(connection: Any, text: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(text)
-
-
-def _ours(store: Store, onefold: Onefold) -> Onefold:
-    del store
-    return onefold
 
 
 def _pool(store: Store, onefold: Onefold) -> Any:
@@ -75,25 +70,21 @@ def _django(store: Store, onefold: Onefold) -> str:
     return alias
 
 
-def _joined(name: str, dialect: Dialect, target: Any, insert: Any = _execute) -> Mode:
-    return Mode(name, dialect, insert, target)
-
-
 PLAIN = (
-    _joined("ours-sqlite", "sqlite", _ours),
-    _joined("ours-postgres", "postgres", _ours),
-    Mode("leased-sqlite", "sqlite", None),
-    Mode("leased-postgres", "postgres", None),
+    joined("ours-sqlite", "sqlite", ours, _execute),
+    joined("ours-postgres", "postgres", ours, _execute),
+    LEASED_SQLITE,
+    LEASED_POSTGRES,
 )
 
 LIBRARIES = (
-    _joined("psycopg-pool", "postgres", _pool),
-    _joined("engine-psycopg", "postgres", _engine("psycopg"), _execute_clause),
-    _joined("engine-sqlite", "sqlite", _engine("pysqlite"), _execute_clause),
-    _joined("sessions-psycopg", "postgres", _sessions("psycopg"), _execute_clause),
+    joined("psycopg-pool", "postgres", _pool, _execute),
+    joined("engine-psycopg", "postgres", _engine("psycopg"), _execute_clause),
+    joined("engine-sqlite", "sqlite", _engine("pysqlite"), _execute_clause),
+    joined("sessions-psycopg", "postgres", _sessions("psycopg"), _execute_clause),
 )
 
 DJANGO = (
-    _joined("django-sqlite", "sqlite", _django, _execute_in_django),
-    _joined("django-postgres", "postgres", _django, _execute_in_django),
+    joined("django-sqlite", "sqlite", _django, _execute_in_django),
+    joined("django-postgres", "postgres", _django, _execute_in_django),
 )

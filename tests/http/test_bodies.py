@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from onefold import Onefold
 from onefold.web import asgi
 from tests.fixtures.connections import Effects
-from tests.http.apps import App, anybody, asgi_app, bare_fastapi, fastapi_app
-from tests.http.apps_talk import DISCONNECT, Talk, part, served, written
+from tests.http.apps import App, asgi_app, fastapi_app, keyed_app
+from tests.http.apps_talk import DISCONNECT, Talk, part, served, visited, written
 from tests.http.scenario_modes import LEASED_SQLITE
 from tests.http.scenario_site import LONG, OpenSite
 
@@ -24,14 +24,11 @@ SETTLED = 1
 
 def streaming(onefold: Onefold, pieces: Any, **options: Any) -> App:
     """An application whose POST /pay answers with a stream."""
-    app, idempotency = bare_fastapi(onefold)
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, **options)
     async def pay() -> StreamingResponse:
         return StreamingResponse(pieces(), 200, media_type="text/plain")
 
-    return app
+    return keyed_app(onefold, pay, **options)
 
 
 async def three() -> AsyncGenerator[bytes]:
@@ -61,13 +58,11 @@ async def test_h096_an_endpoint_that_does_not_read_hears_everything_after_the_cl
     onefold: Onefold,
 ) -> None:
     heard: list[Any] = []
-    app, idempotency = bare_fastapi(onefold)
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=onefold)
     async def pay(request: fastapi.Request) -> None:
         heard.extend([await request.receive() for _ in range(4)])
 
+    app = keyed_app(onefold, pay, transaction=onefold)
     messages = [part(b"a", more=True), part(b"b"), DISCONNECT]
     await Talk(app, *messages).run()
 
@@ -94,11 +89,7 @@ async def test_h097_the_key_is_claimed_when_the_body_is_complete(open_site: Open
 
 
 async def test_h086_h089_the_pieces_of_an_answer_are_one_answer(onefold: Onefold) -> None:
-    app = streaming(onefold, three, transaction=onefold)
-    first, retry = Talk(app, part()), Talk(app, part())
-
-    await first.run()
-    await retry.run()
+    first, retry = await visited(streaming(onefold, three, transaction=onefold))
 
     assert first.body == retry.body == b"one two three"
     assert retry.headers["content-length"] == "13"
@@ -113,13 +104,15 @@ async def test_h086_a_stream_may_be_sent_as_it_comes_all_but_its_end(onefold: On
             yield piece
             seen.append([said.get("body") for said in talks[0].said])
 
-    app = streaming(onefold, watched, takeover="refuse", stream="forward")
+    options: Any = {"stream": "forward", "mark_first": True}
+    app = streaming(onefold, watched, takeover="refuse", **options)
     for _ in range(2):
         talks.append(Talk(app, part()))
         await talks[-1].run()
     first, retry = talks
 
     assert seen == [[None], [None, b"one "], [None, b"one ", b"two "]]
+    assert first.headers["idempotent-replayed"] == "false"  # H073
     assert first.body == retry.body == b"one two three"
 
 
@@ -153,28 +146,15 @@ async def test_h087_in_a_transaction_it_is_undone_and_runs_again(onefold: Onefol
     assert (retry.status, retry.body) == (200, b"one two three")
 
 
-@pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
-async def test_h073_a_stream_may_be_marked_as_a_first_answer(onefold: Onefold, stream: str) -> None:
-    app = streaming(onefold, three, takeover="refuse", stream=stream, mark_first=True)
-    talk = Talk(app, part())
-
-    await talk.run()
-
-    assert (talk.body, talk.headers["idempotent-replayed"]) == (b"one two three", "false")
-
-
 @pytest.mark.parametrize("mode_option", ["joined", "leased"])
 async def test_h088_of_a_stream_without_an_end_a_tombstone_is_kept(
     onefold: Onefold, mode_option: str
 ) -> None:
     options: Any = {"transaction": onefold} if mode_option == "joined" else {"takeover": "refuse"}
-    app = streaming(onefold, three, stream="tombstone", **options)
-    first, retry = Talk(app, part()), Talk(app, part())
+    app = streaming(onefold, three, stream="tombstone", mark_first=True, **options)
+    first, retry = await visited(app)
 
-    await first.run()
-    await retry.run()
-
-    assert first.body == b"one two three"
+    assert (first.body, first.headers["idempotent-replayed"]) == (b"one two three", "false")
     pieces = [said["body"] for said in first.said if said["type"] == "http.response.body"]
     assert pieces[:3] == [b"one ", b"two ", b"three"]  # as they came
     assert retry.status == 409
@@ -185,13 +165,11 @@ async def test_h090_h091_ways_around_us_are_not_offered_to_the_application(
     onefold: Onefold,
 ) -> None:
     offered: list[set[str]] = []
-    app, idempotency = bare_fastapi(onefold)
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=onefold, required=False)
     async def pay(request: fastapi.Request) -> None:
         offered.append(set(request.scope["extensions"]))
 
+    app = keyed_app(onefold, pay, transaction=onefold, required=False)
     extensions: dict[str, Any] = {
         "http.response.pathsend": {},
         "http.response.zerocopysend": {},
@@ -218,10 +196,7 @@ async def test_h092_what_is_said_before_the_answer_is_passed_on_and_not_stored(
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"done"})
 
-    wrapped = plain.wrap(app)
-    first, retry = Talk(wrapped, part()), Talk(wrapped, part())
-    await first.run()
-    await retry.run()
+    first, retry = await visited(plain.wrap(app))
 
     assert first.said[0] == hint
     assert [said["type"] for said in retry.said] == ["http.response.start", "http.response.body"]
@@ -232,16 +207,14 @@ async def test_h095_a_background_task_runs_once_and_after_the_commit(
     onefold: Onefold, effects: Effects
 ) -> None:
     seen: list[Any] = []
-    app, idempotency = bare_fastapi(onefold)
 
     def look() -> None:
         seen.append(effects.claims)
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=onefold)
     async def pay() -> Response:
         return PlainTextResponse("done", background=BackgroundTask(look))
 
+    app = keyed_app(onefold, pay, transaction=onefold)
     for _ in range(2):
         talk = Talk(app, part())
         await talk.run()

@@ -19,9 +19,9 @@ from onefold.runtime import Command, Runtime
 from onefold.web import starlette, wsgi
 from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.connections import Effects
-from tests.http.apps import anybody, bare_fastapi
+from tests.http.apps import anybody, keyed_app
 from tests.http.apps_steps import Counter
-from tests.http.apps_talk import DISCONNECT, Talk, part
+from tests.http.apps_talk import DISCONNECT, Talk, part, visited
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import LONG
 
@@ -155,18 +155,15 @@ async def test_h138_also_where_middleware_of_the_applications_cancels(
 async def test_h140_a_stream_comes_to_its_end_though_its_client_has_gone(
     onefold: Onefold, stream: Any
 ) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
     async def pieces() -> AsyncGenerator[str]:
         for number in range(4):
             await asyncio.sleep(0)
             yield f"{number};"
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, stream=stream, **LEASED)
     async def pay() -> StreamingResponse:
         return StreamingResponse(pieces())
 
+    app = keyed_app(onefold, pay, stream=stream, **LEASED)
     await Talk(app, part(), DISCONNECT, scope=OLD).run()
     again = Talk(app, part(), scope=OLD)
     await again.run()
@@ -176,13 +173,10 @@ async def test_h140_a_stream_comes_to_its_end_though_its_client_has_gone(
 
 
 async def test_h140_also_where_the_server_says_so(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, stream="forward", **LEASED)
     async def pay() -> StreamingResponse:
         return StreamingResponse(f"{number};" for number in range(4))
 
+    app = keyed_app(onefold, pay, stream="forward", **LEASED)
     # Of the end it is told as ever: that is stored by then.
     with pytest.raises(ClientDisconnect):
         await Talk(app, part(), is_cut_off=True).run()
@@ -193,8 +187,6 @@ async def test_h140_also_where_the_server_says_so(onefold: Onefold) -> None:
 
 
 async def test_a_stream_of_no_end_hears_that_its_client_has_gone(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
     async def pieces() -> AsyncGenerator[str]:
         yield "tick;"
         talk.hear(DISCONNECT)
@@ -202,11 +194,10 @@ async def test_a_stream_of_no_end_hears_that_its_client_has_gone(onefold: Onefol
             await asyncio.sleep(0)
             yield "tick;"
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, stream="tombstone", **LEASED)
     async def pay() -> StreamingResponse:
         return StreamingResponse(pieces())
 
+    app = keyed_app(onefold, pay, stream="tombstone", **LEASED)
     talk = Talk(app, part(), scope=OLD)
     await asyncio.wait_for(talk.run(), LONG)
 
@@ -218,7 +209,6 @@ async def test_a_stream_of_no_end_hears_that_its_client_has_gone(onefold: Onefol
 async def test_an_unsafe_step_whose_answer_is_lost_is_not_done_by_a_retry(
     onefold: Onefold, takeover: Any
 ) -> None:
-    app, idempotency = bare_fastapi(onefold)
     charged: list[str] = []
     found = iter([None, Done("receipt")])
 
@@ -226,12 +216,11 @@ async def test_an_unsafe_step_whose_answer_is_lost_is_not_done_by_a_retry(
         charged.append("charged")
         raise TimeoutError
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, takeover=takeover, on_error="release")
     async def pay(once: Once) -> Response:
         careful = once.using(unsafe=True, verify=lambda key: next(found))
         return PlainTextResponse(await careful.astep("charge", charge))
 
+    app = keyed_app(onefold, pay, takeover=takeover, on_error="release")
     first, retry = Talk(app, part()), Talk(app, part())
     with pytest.raises(OutcomeUnknown):
         await first.run()
@@ -250,19 +239,15 @@ async def test_an_unsafe_step_whose_answer_is_lost_is_not_done_by_a_retry(
 async def test_h144_finished_steps_count_after_an_answer_that_frees_the_key(
     onefold: Onefold,
 ) -> None:
-    app, idempotency = bare_fastapi(onefold)
     charged: list[str] = []
     answers = iter([503, 200])
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, takeover="resume")
     async def pay(once: Once) -> Response:
         await once.astep("charge", lambda: charged.append(once.key("charge")))
         return PlainTextResponse(str(once.resumed), next(answers))
 
-    talks = [Talk(app, part()) for _ in range(2)]
-    for talk in talks:
-        await talk.run()
+    app = keyed_app(onefold, pay, takeover="resume")
+    talks = await visited(app)
 
     assert [(talk.status, talk.body) for talk in talks] == [(503, b"False"), (200, b"True")]
     assert len(charged) == 1

@@ -2,9 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from onefold.events import KeyAnswered
 from tests.fixtures.colours import Clock, Store
 from tests.http.apps import fastapi_app
 from tests.http.apps_steps import DONE, Counter
@@ -48,6 +50,31 @@ async def test_h110_retry_after_grows_with_how_long_the_first_has_run_within_its
 
     # After 0, 1.5, 18.5 and 48.5 seconds, of which the last leaves 11.5.
     assert told == ["1", "2", "19", "12"]
+
+
+@LEASED
+async def test_every_answer_to_a_key_is_told_with_its_route(
+    open_site: OpenSite, clock: Clock
+) -> None:
+    site = await open_site(takeover="rerun", lease=timedelta(seconds=60))
+    told: list[Any] = []
+    site.shop.onefold.subscribe(told.append)
+    acme = {"X-Tenant": "acme"}
+
+    async with site.held(headers=acme):
+        await site.post(headers=acme)
+    await site.post(headers=acme)
+    await site.post(headers=acme, body=b"other")
+    async with site.held(headers=acme, key="zombie") as zombie:
+        clock.advance(timedelta(seconds=61))
+        await site.post(headers=acme, key="zombie")
+    await zombie
+
+    answers = [event for event in told if isinstance(event, KeyAnswered)]
+    outcomes = [event.outcome for event in answers]
+    assert outcomes == ["busy", "won", "replayed", "mismatch", "won", "lost"]
+    where = {(event.surface, event.tenant, event.route) for event in answers}
+    assert where == {("http", "acme", "POST /pay")}
 
 
 @LEASED
@@ -107,17 +134,6 @@ async def test_h117_one_event_loop_can_wait_for_itself(open_site: OpenSite) -> N
 
     assert {(reply.status, reply.is_replay) for reply in replies} == {(201, True)}
     assert site.payments == [1]
-
-
-@pytest.mark.parametrize("mode", [OURS_POSTGRES, LEASED_SQLITE], ids=str)
-async def test_h119_two_keys_for_one_thing_are_two_requests(open_site: OpenSite) -> None:
-    site = await open_site()
-
-    async with site.held(key="one"):
-        second = await site.post(key="two")
-
-    assert second.status == 201
-    assert site.payments == [1, 2]
 
 
 @EVERY

@@ -17,9 +17,9 @@ from onefold import Onefold
 from onefold.web.fastapi import once_of
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
-from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app
+from tests.http.apps import AsgiClient, asgi_app, fastapi_app, keyed_app
 from tests.http.apps_steps import DONE, Counter
-from tests.http.apps_talk import Talk, part, served, written
+from tests.http.apps_talk import Talk, part, served, visited, written
 from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import LONG, Gate, Mode, OpenSite, Script, Site
 
@@ -42,83 +42,49 @@ def either(onefold: Onefold, *, joined: bool) -> Any:
 
 
 @pytest.mark.parametrize("joined", [True, False])
-async def test_h130_validation_before_the_handler_stores_nothing(
+async def test_h130_validation_stores_nothing_and_a_refusal_that_is_raised_is_stored(
     onefold: Onefold, effects: Effects, *, joined: bool
 ) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, **either(onefold, joined=joined))
-    async def pay(payment: Payment) -> int:
-        return payment.amount
-
-    wrong, corrected = Talk(app, part(b'{"amount": "x"}')), Talk(app, part(b'{"amount": 1}'))
-    await wrong.run()
-    assert (wrong.status, effects.claims) == (422, [])
-    await corrected.run()
-
-    assert (corrected.status, corrected.body) == (200, b"1")
-
-
-@pytest.mark.parametrize("joined", [True, False])
-async def test_h130_a_refusal_that_the_handler_raises_is_stored(
-    onefold: Onefold, effects: Effects, *, joined: bool
-) -> None:
-    app, idempotency = bare_fastapi(onefold)
-    runs: list[int] = []
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, **either(onefold, joined=joined))
-    async def pay(payment: Payment) -> None:
-        runs.append(payment.amount)
+    async def pay(payment: Payment, request: fastapi.Request) -> None:
+        if joined:
+            await once_of(request).connection.execute(effects.insert(payment.amount))
         raise fastapi.HTTPException(402, "no funds")
 
-    body = part(b'{"amount": 1}')
-    talks = [Talk(app, body), Talk(app, body), Talk(app, part(b'{"amount": 2}'))]
-    for talk in talks:
-        await talk.run()
+    app = keyed_app(onefold, pay, **either(onefold, joined=joined))
+    (wrong,) = await visited(app, b'{"amount": "x"}')
+    assert (wrong.status, effects.claims) == (422, [])
+
+    talks = await visited(app, b'{"amount": 1}', b'{"amount": 1}', b'{"amount": 2}')
 
     assert [talk.status for talk in talks] == [402, 402, 422]
     assert talks[1].headers["idempotent-replayed"] == "true"
-    assert (runs, effects.claims) == ([1], [("k", SETTLED)])
-
-
-async def test_h130_what_was_written_before_a_raised_refusal_is_undone(
-    onefold: Onefold, effects: Effects
-) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=onefold)
-    async def pay(request: fastapi.Request) -> None:
-        await once_of(request).connection.execute(effects.insert(1))
-        raise fastapi.HTTPException(402)
-
-    await Talk(app, part()).run()
-
     assert (effects.numbers, effects.claims) == ([], [("k", SETTLED)])
 
 
 @BOTH
-@pytest.mark.parametrize("status", [408, 425, 429, 503])
-async def test_h132_answers_that_say_later_free_the_key(open_site: OpenSite, status: int) -> None:
+async def test_h132_answers_that_say_later_free_the_key(open_site: OpenSite) -> None:
     site = await open_site()
-    site.answers(status)
-    await site.post()
-    site.succeeds()
+    for status in (408, 425, 429, 503):
+        site.answers(status)
+        await site.post(key=str(status))
+        site.succeeds()
 
-    assert (await site.post(body=b'{"amount": 2}')).status == 201
+        assert (await site.post(key=str(status), body=b'{"amount": 2}')).status == 201
 
 
 @LEASED
+@pytest.mark.parametrize("option", ["on_5xx", "on_error"])
 @pytest.mark.parametrize(
     ("fate", "status", "runs"), [("store", 500, 1), ("release", 201, 2), ("unknown", 409, 1)]
 )
-async def test_h133_a_leased_route_says_what_a_500_means(
-    open_site: OpenSite, fate: str, status: int, runs: int
+async def test_h133_h135_a_leased_route_says_what_a_failure_means(
+    open_site: OpenSite, option: str, fate: str, status: int, runs: int
 ) -> None:
-    site = await open_site(on_5xx=fate)
-    site.answers(500, b"oh")
+    site = await open_site(**{option: fate})
+    if option == "on_5xx":
+        site.answers(500, b"oh")
+    else:
+        site.raises(ValueError("oh"))
     await site.post()
     site.succeeds()
 
@@ -130,26 +96,10 @@ async def test_h133_a_leased_route_says_what_a_500_means(
         assert "retry-after" not in retry.headers
 
 
-@LEASED
-@pytest.mark.parametrize(
-    ("fate", "status", "runs"), [("store", 500, 1), ("release", 201, 2), ("unknown", 409, 1)]
-)
-async def test_h135_and_what_an_exception_means(
-    open_site: OpenSite, fate: str, status: int, runs: int
-) -> None:
-    site = await open_site(on_error=fate)
-    site.raises(ValueError("oh"))
-    await site.post()
-    site.succeeds()
-
-    assert ((await site.post()).status, site.shop.runs) == (status, runs)
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 def test_h135_an_exception_is_answered_as_its_retry_and_logged(
     onefold: Onefold, caplog: pytest.LogCaptureFixture, *, is_async: bool
 ) -> None:
-    app, idempotency = bare_fastapi(onefold)
     seen: list[Exception] = []
 
     async def apay() -> None:
@@ -158,7 +108,7 @@ def test_h135_an_exception_is_answered_as_its_retry_and_logged(
     def pay() -> None:
         raise ValueError("oh")
 
-    app.post("/pay")(idempotency(principal=anybody, takeover="refuse")(apay if is_async else pay))
+    app = keyed_app(onefold, apay if is_async else pay, takeover="refuse")
 
     @app.exception_handler(Exception)
     async def report(_request: Any, error: Exception) -> JSONResponse:
@@ -166,14 +116,11 @@ def test_h135_an_exception_is_answered_as_its_retry_and_logged(
         return JSONResponse("not sent", 500)
 
     with served(app) as (host, port):
-        replies = [
-            httpx.post(f"http://{host}:{port}/pay", headers={"Idempotency-Key": "k"})
-            for _ in range(2)
-        ]
+        url, headers = f"http://{host}:{port}/pay", {"Idempotency-Key": "k"}
+        first, retry = (httpx.post(url, headers=headers) for _ in range(2))
 
-    assert [reply.status_code for reply in replies] == [500, 500]
-    assert replies[0].json()["code"] == "attempt_failed"
-    assert replies[0].content == replies[1].content
+    assert (first.status_code, first.json()["code"]) == (500, "attempt_failed")
+    assert (first.status_code, first.content) == (retry.status_code, retry.content)
     assert [type(error) for error in seen] == [ValueError]
     assert "ValueError: oh" in caplog.text
 
@@ -217,23 +164,6 @@ async def test_h137_an_answer_of_the_applications_own_to_an_exception_is_stored(
 
 
 @BOTH
-async def test_h138_a_handler_that_is_cancelled_leaves_no_key_at_work(
-    open_site: OpenSite, mode: Mode
-) -> None:
-    site = await open_site()
-    site.raises(asyncio.CancelledError())
-    talk = Talk(fastapi_app(site.shop), part(b'{"amount": 1}'))
-    with pytest.raises(asyncio.CancelledError):
-        await talk.run()
-    site.succeeds()
-
-    retry = await site.post()
-
-    assert retry.status == (201 if mode.joined else 500)
-    assert site.payments == ([2] if mode.joined else [1])
-
-
-@BOTH
 async def test_h138_a_server_that_cancels_a_request_does_not_cancel_its_handler(
     open_site: OpenSite,
 ) -> None:
@@ -253,19 +183,17 @@ async def test_h138_a_server_that_cancels_a_request_does_not_cancel_its_handler(
     assert (retry.status, retry.is_replay) == (201, True)
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
 @pytest.mark.parametrize("joined", [True, False])
-def test_h139_the_end_of_the_process_is_not_held_up(
+def test_h138_h139_the_end_of_a_process_or_a_task_is_not_held_up(
     store: Store, effects: Effects, end: type[BaseException], *, joined: bool
 ) -> None:
     onefold = store.open()
-    app, idempotency = bare_fastapi(onefold)
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, **either(onefold, joined=joined))
     async def pay() -> None:
         raise end
 
+    app = keyed_app(onefold, pay, **either(onefold, joined=joined))
     with pytest.raises(end):
         asyncio.run(Talk(app, part()).run())
 
@@ -333,22 +261,6 @@ async def test_h146_who_comes_back_after_a_takeover_tells_no_stale_success(
     assert (await site.post()).body == successor.body
 
 
-@pytest.mark.parametrize("takeover", ["rerun", "resume", "refuse"])
-async def test_h150_a_lease_of_no_time_left_is_still_a_lease(
-    onefold: Onefold, clock: Clock, takeover: str
-) -> None:
-    counter = Counter(onefold, takeover=takeover, lease=timedelta(microseconds=1))
-    assert await counter.begin() is None
-    clock.advance(timedelta(microseconds=1))
-
-    answer = await counter.carry_out()
-
-    if takeover == "refuse":
-        assert b"outcome_unknown" in answer.body
-    else:
-        assert answer == DONE
-
-
 async def test_h151_lease_and_retention_are_two_settings(onefold: Onefold, clock: Clock) -> None:
     counter = Counter(
         onefold, takeover="rerun", lease=timedelta(seconds=60), retention=timedelta(days=1)
@@ -357,7 +269,7 @@ async def test_h151_lease_and_retention_are_two_settings(onefold: Onefold, clock
 
     clock.advance(timedelta(seconds=59))
     busy = await counter.carry_out()
-    clock.advance(timedelta(seconds=1))
+    clock.advance(timedelta(seconds=1))  # H150: then no time is left
     taken = await counter.carry_out()
     clock.advance(timedelta(hours=23))
     replayed = await counter.carry_out()
@@ -411,17 +323,13 @@ async def test_h152_without_its_store_a_keyed_request_is_not_carried_out(
 async def test_h152_unless_the_route_runs_unprotected_and_says_so(
     store: Store, clock: Clock
 ) -> None:
-    onefold = store.open(clock=clock, busy_timeout=SHORT)
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, takeover="rerun", fail_open=True)
     async def pay() -> str:
         return "paid"
 
-    talk = Talk(app, part())
+    onefold = store.open(clock=clock, busy_timeout=SHORT)
+    app = keyed_app(onefold, pay, takeover="rerun", fail_open=True)
     with locked(store):
-        await talk.run()
+        (talk,) = await visited(app, b"")
 
     assert (talk.status, talk.body) == (200, b'"paid"')
     assert talk.headers["idempotency-unprotected"] == "true"
@@ -431,25 +339,21 @@ async def test_h152_unless_the_route_runs_unprotected_and_says_so(
 async def test_h152_a_function_that_fails_opens_nothing(onefold: Onefold, broken: str) -> None:
     runs: list[str] = []
     is_broken: list[bool] = []
-    app, idempotency = bare_fastapi(onefold)
 
     def function(*_: object) -> Any:
         if is_broken:
             raise RuntimeError("cannot")
         return "same"
 
-    options: Any = {"takeover": "rerun", "fail_open": True, broken: function}
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, **options)
-    async def pay() -> str:
+    async def pay() -> None:
         runs.append("paid")
-        return "paid"
 
-    await Talk(app, part()).run()
+    options: Any = {"takeover": "rerun", "fail_open": True, broken: function}
+    app = keyed_app(onefold, pay, **options)
+    await visited(app, b"")
     is_broken.append(True)
     with suppress(RuntimeError):
-        await Talk(app, part()).run()
+        await visited(app, b"")
 
     assert runs == ["paid"]
 

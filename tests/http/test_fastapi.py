@@ -8,15 +8,14 @@ import httpx
 import pytest
 from pydantic import BaseModel
 from sqlalchemy import Engine, text
-from sqlalchemy.orm import Session, sessionmaker
 
 from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
 from onefold.web.fastapi import Idempotency, Once, once_of
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
-from tests.http.apps import anybody, bare_fastapi
-from tests.http.apps_talk import Talk, part, served
+from tests.http.apps import anybody, bare_fastapi, keyed_app
+from tests.http.apps_talk import Talk, part, served, visited
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 
 SETTLED = 1
@@ -41,13 +40,6 @@ def engine(store: Store) -> Generator[Engine]:
     engine.dispose()
 
 
-async def twice(app: Any, path: str = "/pay") -> list[Talk]:
-    talks = [Talk(app, part(BODY), path=path) for _ in range(2)]
-    for talk in talks:
-        await talk.run()
-    return talks
-
-
 async def test_models_go_in_and_come_out(onefold: Onefold) -> None:
     app, idempotency = bare_fastapi(onefold)
 
@@ -56,7 +48,7 @@ async def test_models_go_in_and_come_out(onefold: Onefold) -> None:
     async def pay(payment: Payment) -> Receipt:
         return Receipt(amount=payment.amount)
 
-    talks = await twice(app)
+    talks = await visited(app, BODY, BODY)
 
     assert [(talk.status, talk.body) for talk in talks] == [(201, b'{"amount":3}')] * 2
 
@@ -86,31 +78,12 @@ def test_an_answer_without_a_body_has_none_in_a_retry(
 async def test_a_plain_function_has_a_blocking_engine(
     onefold: Onefold, engine: Engine, effects: Effects
 ) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=engine)
     def pay(payment: Payment, once: Once) -> Receipt:
         once.connection.execute(text(effects.insert(payment.amount)))
         return Receipt(amount=payment.amount)
 
-    talks = await twice(app)
-
-    assert [talk.status for talk in talks] == [200, 200]
-    assert effects.numbers == [3]
-
-
-@BOTH
-async def test_or_a_connection_of_ours_that_blocks(onefold: Onefold, effects: Effects) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=onefold)
-    def pay(payment: Payment, once: Once) -> Receipt:
-        once.connection.execute(effects.insert(payment.amount))
-        return Receipt(amount=payment.amount)
-
-    talks = await twice(app)
+    app = keyed_app(onefold, pay, transaction=engine)
+    talks = await visited(app, BODY, BODY)
 
     assert [talk.status for talk in talks] == [200, 200]
     assert effects.numbers == [3]
@@ -128,36 +101,17 @@ async def test_but_nothing_that_it_would_have_to_await(onefold: Onefold, store: 
     await engine.dispose()
 
 
-@BOTH
-async def test_or_a_maker_of_sessions(onefold: Onefold, engine: Engine, effects: Effects) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=sessionmaker(engine))
-    def pay(payment: Payment, once: Once) -> None:
-        session: Session = once.connection
-        session.execute(text(effects.insert(payment.amount)))
-        raise ValueError("after it was written")
-
-    with pytest.raises(ValueError, match="after it was written"):
-        await Talk(app, part(BODY)).run()
-
-    assert (effects.numbers, effects.claims) == ([], [])
-
-
 async def test_what_transactions_begin_on_may_be_found_when_a_request_comes(
     onefold: Onefold, store: Store, effects: Effects
 ) -> None:
     engines: list[Any] = []
-    app, idempotency = bare_fastapi(onefold)
 
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=lambda: engines[0])
     async def pay(once: Once) -> None:
         await once.connection.execute(text(effects.insert(1)))
 
+    app = keyed_app(onefold, pay, transaction=lambda: engines[0])
     engines.append(async_engine_of(store, "aiosqlite"))
-    await twice(app)
+    await visited(app, BODY, BODY)
     await engines[0].dispose()
 
     assert effects.numbers == [1]
@@ -173,13 +127,10 @@ async def test_dependencies_run_before_the_claim_and_their_ends_after_the_answer
         yield "resource"
         seen.append(effects.claims)
 
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=onefold)
     async def pay(found: Annotated[str, fastapi.Depends(resource)]) -> str:
         return found
 
+    app = keyed_app(onefold, pay, transaction=onefold)
     await Talk(app, part()).run()
 
     assert seen == [[], [("k", SETTLED)]]
@@ -195,70 +146,30 @@ async def test_a_principal_may_have_dependencies_of_its_own(
     def user(found: Annotated[str, fastapi.Depends(token)]) -> str:
         return found
 
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=fastapi.Depends(user) if as_depends else user, takeover="refuse")
     async def pay(once: Once) -> str:
         assert once.claim is not None
         return once.claim.key.scope
 
-    talks = await twice(app)
+    app = keyed_app(
+        onefold, pay, principal=fastapi.Depends(user) if as_depends else user, takeover="refuse"
+    )
+    talks = await visited(app, BODY, BODY)
 
     assert talks[0].body == talks[1].body == b'"Bearer alice:first-token"'
-
-
-async def test_routers_may_be_included_in_routers(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-    outer, inner = fastapi.APIRouter(prefix="/v1"), fastapi.APIRouter(prefix="/shop")
-
-    @inner.post("/pay")
-    @idempotency(principal=anybody, takeover="refuse")
-    async def pay() -> str:
-        return "paid"
-
-    outer.include_router(inner)
-    app.include_router(outer)
-    talks = await twice(app, "/v1/shop/pay")
-
-    assert talks[1].headers["idempotent-replayed"] == "true"
-    assert idempotency.report()[0].startswith("POST /v1/shop/pay: ")
 
 
 async def test_what_an_endpoint_calls_can_ask_for_the_attempt(onefold: Onefold) -> None:
     def key(request: fastapi.Request) -> str | None:
         return once_of(request).request_key
 
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, takeover="refuse")
-    async def pay(request: fastapi.Request) -> str | None:
+    async def pay(request: fastapi.Request, once: Once | None) -> str | None:
+        assert once is not None
         return key(request)
 
-    (talk, _) = await twice(app)
+    app = keyed_app(onefold, pay, takeover="refuse")
+    (talk, _) = await visited(app, BODY, BODY)
 
     assert talk.body == b'"k"'
-
-
-async def test_a_parameter_for_the_attempt_may_be_optional(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, takeover="refuse")
-    async def pay(once: Once | None) -> str | None:
-        return None if once is None else once.request_key
-
-    (talk, _) = await twice(app)
-
-    assert talk.body == b'"k"'
-
-
-def test_one_application_has_one_of_them(onefold: Onefold) -> None:
-    app, _ = bare_fastapi(onefold)
-
-    with pytest.raises(UsageError, match="has an Idempotency already"):
-        Idempotency(onefold).install(app)
 
 
 async def test_keys_are_not_kept_where_another_one_keeps_them(
@@ -274,10 +185,7 @@ async def test_keys_are_not_kept_where_another_one_keeps_them(
         await Talk(app, part(BODY)).run()
 
     assert effects.claims == []
-
-
-def test_only_functions_are_endpoints(onefold: Onefold) -> None:
-    _, idempotency = bare_fastapi(onefold)
-
+    with pytest.raises(UsageError, match="has an Idempotency already"):
+        Idempotency(onefold).install(app)
     with pytest.raises(InvalidInput, match="endpoint must be a function"):
-        idempotency(principal=anybody, takeover="refuse")(Payment)
+        Idempotency(onefold)(principal=anybody, takeover="refuse")(Payment)

@@ -21,8 +21,8 @@ from onefold.web.fastapi import Idempotency, Once, once_of
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
-from tests.http.apps import anybody, bare_fastapi
-from tests.http.apps_talk import Talk, part, served
+from tests.http.apps import anybody, bare_fastapi, keyed_app
+from tests.http.apps_talk import Talk, part, served, visited
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 
 SETTLED = 1
@@ -130,9 +130,15 @@ def client_of(app: fastapi.FastAPI) -> Generator[Callable[..., httpx.Response]]:
         yield post
 
 
-@BOTH
-@pytest.mark.parametrize("make", [async_app, plain_app])
-@pytest.mark.parametrize("begins", [False, True], ids=["autobegin", "begin"])
+@pytest.mark.parametrize(
+    ("mode", "make", "begins"),
+    [
+        (OURS_SQLITE, plain_app, False),
+        (OURS_POSTGRES, async_app, False),
+        pytest.param(OURS_POSTGRES, plain_app, True, marks=pytest.mark.prove),
+        pytest.param(OURS_SQLITE, async_app, True, marks=pytest.mark.prove),
+    ],
+)
 def test_the_claim_is_joined_to_the_session_of_the_dependency(
     onefold: Onefold, store: Store, effects: Effects, make: Any, *, begins: bool
 ) -> None:
@@ -179,8 +185,7 @@ async def test_what_a_dependency_has_written_is_not_lost_with_its_connection(
     async def pay(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
         await session.execute(text(effects.insert(2)))
 
-    talk = Talk(app, part())
-    await talk.run()
+    (talk,) = await visited(app, b"")
     await engine.dispose()
 
     assert (talk.status, effects.numbers, effects.claims) == (503, [], [])
@@ -249,13 +254,10 @@ async def test_a_handler_that_ends_the_transaction_is_told_to_leave_it(
         async with AsyncSession(engine) as session:
             yield session
 
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=fastapi.Depends(get_session))
     async def pay(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
         await getattr(session, ends)()
 
+    app = keyed_app(onefold, pay, transaction=fastapi.Depends(get_session))
     with pytest.raises(UsageError, match=r"flush\(\) instead of commit"):
         await Talk(app, part()).run()
     await engine.dispose()
@@ -307,12 +309,9 @@ def test_a_dependency_that_is_not_said_to_be_one_is_refused(onefold: Onefold) ->
 
 
 async def test_what_is_no_session_is_refused_with_its_type(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    @idempotency(principal=anybody, transaction=fastapi.Depends(anybody))
     async def pay() -> None: ...
 
+    app = keyed_app(onefold, pay, transaction=fastapi.Depends(anybody))
     with pytest.raises(UsageError, match="str"):
         await Talk(app, part()).run()
 
@@ -331,16 +330,3 @@ async def test_a_dependency_that_asks_for_the_attempt_is_told_when_that_begins(
 
     with pytest.raises(UsageError, match="claimed when its endpoint is called"):
         await Talk(app, part()).run()
-
-
-async def test_one_of_an_endpoint_without_a_policy_is_told_that(onefold: Onefold) -> None:
-    def attempt(request: fastapi.Request) -> Once:
-        return once_of(request)
-
-    app, _ = bare_fastapi(onefold)
-
-    @app.post("/pay")
-    async def pay(once: Annotated[Any, fastapi.Depends(attempt)]) -> None: ...
-
-    with pytest.raises(UsageError, match="has no policy"):
-        await Talk(app, part(), key=None).run()

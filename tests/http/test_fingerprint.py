@@ -3,7 +3,6 @@
 import gzip
 import re
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,48 +59,48 @@ def file(name: str, filename: str, media_type: str = "image/png") -> str:
 # --- The operation --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"path": "/refunds"},  # H034
-        {"method": "PATCH"},  # H035
-        {"query": "dry_run=1"},  # H036
-        {"path": "/payments/"},
-    ],
-)
-@pytest.mark.parametrize("how", ["raw", "json", "form", Fields(("a",)), whole])
-def test_another_operation_is_another_request(changes: dict[str, Any], how: How) -> None:
-    body = b'{"a": 1}'
-
-    assert fingerprint(post(), body, how) != fingerprint(post(**changes), body, how)
-
-
-def test_the_template_of_the_route_is_not_in_it_so_that_it_may_be_renamed() -> None:
-    """H045: nor is the host, which a proxy may change."""
-    one = post(route="/payments/{id}", headers=(("host", "a.example"),))
-    other = post(route="/payments/{payment_id}", headers=(("host", "b.example"),))
-
-    assert fingerprint(one, b"") == fingerprint(other, b"")
-
-
-def test_h037_the_order_of_the_query_counts_unless_told_otherwise() -> None:
-    one, other = post(query="a=1&b=2&b=3"), post(query="b=2&b=3&a=1")
-
-    assert fingerprint(one, b"") != fingerprint(other, b"")
-    assert fingerprint(one, b"", canonical_query=True) == fingerprint(
-        other, b"", canonical_query=True
+def told_apart(one: HttpRequest, other: HttpRequest, how: How = "raw", **options: Any) -> bool:
+    return fingerprint(one, b'{"a": 1}', how, **options) != fingerprint(
+        other, b'{"a": 1}', how, **options
     )
 
 
-@pytest.mark.parametrize("query", ["a=1&b=3&b=2", "a=1&b=2", "a=1&b=2&b=3&c", "a=%31%26b=2&b=3"])
-def test_h037_but_not_what_it_says(query: str) -> None:
+@pytest.mark.parametrize("how", ["raw", "json", "form", Fields(("a",)), whole])
+def test_h034_h035_h036_another_operation_is_another_request(how: How) -> None:
+    others: list[dict[str, str]] = [
+        {"path": "/refunds"}, {"path": "/payments/"}, {"method": "PATCH"}, {"query": "dry_run=1"},
+    ]  # fmt: skip
+    for changes in others:
+        assert told_apart(post(), post(**changes), how)
+    assert told_apart(post(path="/a", query="b=c"), post(path="/ab", query="=c"), how)
+
+
+def test_h045_the_template_of_the_route_and_the_host_are_not_in_it() -> None:
+    """A route may be renamed, a proxy may change the host, and a token may be a new one."""
+    one = post(route="/payments/{id}", headers=(("host", "a.example"), ("authorization", "a")))
+    other = post(route="/payments/{number}", headers=(("host", "b.example"),))
+
+    assert not told_apart(one, other)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_same"),
+    [
+        ("b=2&b=3&a=1", True),
+        # Values of one name are a list only to some frameworks: sorted, 2 and 3 are 3 and 2.
+        ("a=1&b=3&b=2", True),
+        ("a=1&b=2", False),
+        ("a=1&b=2&b=3&c", False),
+        ("a=%31%26b=2&b=3", False),
+    ],
+)
+def test_h037_the_order_of_the_query_counts_unless_told_otherwise(
+    query: str, *, is_same: bool
+) -> None:
     one, other = post(query="a=1&b=2&b=3"), post(query=query)
 
-    # Values of one name are a list only to some frameworks: sorted, 2 and 3 are 3 and 2.
-    expected = query == "a=1&b=3&b=2"
-    assert (
-        fingerprint(one, b"", canonical_query=True) == fingerprint(other, b"", canonical_query=True)
-    ) is expected
+    assert told_apart(one, other)
+    assert told_apart(one, other, canonical_query=True) is not is_same
 
 
 def test_h049_headers_that_are_listed_must_not_change() -> None:
@@ -113,28 +112,16 @@ def test_h049_headers_that_are_listed_must_not_change() -> None:
     assert len({versioned("2026-01-01"), versioned("2026-02-01"), versioned(""), versioned()}) == 4
 
 
-def test_headers_that_are_not_listed_may_change() -> None:
-    one, other = post(headers=(("authorization", "a"),)), post(headers=(("authorization", "b"),))
-
-    assert fingerprint(one, b"") == fingerprint(other, b"")
-
-
-def test_parts_do_not_run_into_each_other() -> None:
-    one, other = post(path="/a", query="b=c"), post(path="/ab", query="=c")
-
-    assert fingerprint(one, b"") != fingerprint(other, b"")
-
-
 # --- The body, byte by byte -----------------------------------------------------------------------
 
 
-def test_h050_h052_one_byte_more_is_another_body() -> None:
+def test_h050_h052_h058_h060_one_byte_or_another_type_is_another_body() -> None:
     assert same(b'{"a":1}', b'{"a":1}')
     assert not same(b'{"a":1}', b'{"a":2}')
     assert not same(b'{"a":1}', b'{"a": 1}')
-
-
-def test_h058_the_same_bytes_of_another_type_are_another_request() -> None:
+    assert same(b"", b"")
+    assert same(b"", b"", "json")
+    assert same(b"", b"", "form", types=(FORM, FORM))
     assert not same(b"{}", b"{}", types=(JSON, "text/plain"))
     assert not same(b"{}", b"{}", types=(JSON, f"{JSON}; charset=utf-8"))
     assert not same(b"{}", b"{}", "json", types=(JSON, "text/plain"))
@@ -142,18 +129,21 @@ def test_h058_the_same_bytes_of_another_type_are_another_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("coding", "encode"),
-    [("gzip", gzip.compress), ("deflate", zlib.compress), ("x-gzip", gzip.compress)],
+    ("coding", "encoded"),
+    [
+        ("gzip", gzip.compress(b'{"a": 1}')),
+        ("deflate", zlib.compress(b'{"a": 1}')),
+        ("x-gzip", gzip.compress(b'{"a": 1}')),
+        ("deflate, gzip", gzip.compress(zlib.compress(b'{"a": 1}')) + gzip.compress(b"")),
+    ],
+    ids=["gzip", "deflate", "x-gzip", "both"],
 )
-def test_h059_an_encoded_body_is_another_unless_it_is_decoded(
-    coding: str, encode: Callable[[bytes], bytes]
-) -> None:
-    body = b'{"a": 1}'
-    encoded = post(headers=(("content-encoding", coding),))
+def test_h059_an_encoded_body_is_another_unless_it_is_decoded(coding: str, encoded: bytes) -> None:
+    body, asked = b'{"a": 1}', post(headers=(("content-encoding", coding),))
 
-    assert fingerprint(post(), body) != fingerprint(encoded, encode(body))
-    assert fingerprint(post(), body, decode=True) == fingerprint(encoded, encode(body), decode=True)
-    assert fingerprint(encoded, body) != fingerprint(post(), body)
+    assert fingerprint(post(), body) != fingerprint(asked, encoded)
+    assert fingerprint(post(), body, decode=True) == fingerprint(asked, encoded, decode=True)
+    assert fingerprint(asked, body) != fingerprint(post(), body)
 
 
 @pytest.mark.parametrize(
@@ -176,19 +166,6 @@ def test_h059_what_cannot_be_decoded_counts_as_it_is(coding: str, body: bytes) -
     assert fingerprint(encoded, body, decode=True) != fingerprint(post(), body, decode=True)
 
 
-def test_h059_a_body_in_two_codings_is_decoded_twice() -> None:
-    twice = post(headers=(("content-encoding", "deflate, gzip"),))
-    body = gzip.compress(zlib.compress(b"a")) + gzip.compress(b"")
-
-    assert fingerprint(twice, body, decode=True) == fingerprint(post(), b"a", decode=True)
-
-
-def test_h060_two_without_a_body_are_the_same() -> None:
-    assert same(b"", b"")
-    assert same(b"", b"", "json")
-    assert same(b"", b"", "form", types=(FORM, FORM))
-
-
 def test_h062_a_fingerprint_is_a_digest_with_its_recipe_in_front() -> None:
     made = fingerprint(post(), b'{"card": "4242"}', "json")
 
@@ -205,26 +182,12 @@ def test_h100_a_big_body_is_digested_without_being_kept() -> None:
     assert same(read, b"x" * 10_000)
     # JSON that is not in memory counts byte by byte.
     assert same(read, read, "json")
-
-
-def test_h100_of_a_body_that_is_not_in_memory_nothing_can_be_selected() -> None:
-    reading = Digesting(limit=4)
-    reading.feed(b'{"a": 1}')
-
     ways: list[How] = [Fields(("a",)), whole]
     for how in ways:
         with pytest.raises(Refused) as refused:
-            fingerprint(post(), reading.done(), how)
+            fingerprint(post(), read, how)
         assert refused.value.problem.status == 413
-        assert "4 bytes" in refused.value.problem.detail
-
-
-def test_a_body_of_just_the_limit_is_kept() -> None:
-    reading = Digesting(limit=4)
-    reading.feed(b"ab")
-    reading.feed(b"cd")
-
-    assert reading.done().body == b"abcd"
+        assert "1000 bytes" in refused.value.problem.detail
 
 
 # --- JSON -----------------------------------------------------------------------------------------
@@ -285,12 +248,6 @@ def test_h053_what_is_ambiguous_or_no_json_counts_byte_by_byte(body: bytes) -> N
     assert not same(body, b" " + body, "json")
 
 
-def test_h053_bytes_are_not_taken_for_the_json_that_they_spell() -> None:
-    ambiguous = b'{"a":1,"a":1}'
-
-    assert not same(ambiguous, b'{"a":1}', "json")
-
-
 # --- Forms ----------------------------------------------------------------------------------------
 
 ONE = multipart("one", (field("amount"), b"5"), (file("photo", "me.png"), bytes(range(256))))
@@ -333,6 +290,9 @@ def test_h227_so_is_a_form_that_is_too_big_for_memory() -> None:
     assert same(read(ONE), OTHER[1], "form", types=(ONE[0], OTHER[0]))
     amount = Fields(("amount",))
     assert same(read(ONE), read(OTHER), amount, types=(ONE[0], OTHER[0]))
+    packed = Digesting(request=post(ONE[0], headers=(("content-encoding", "gzip"),)))
+    packed.feed(ONE[1])
+    assert packed.done().fields is None, "it has no parts before it is decoded"
 
 
 @pytest.mark.parametrize(
@@ -344,6 +304,8 @@ def test_h227_so_is_a_form_that_is_too_big_for_memory() -> None:
         (ONE[0], ONE[1][:-8]),
         (ONE[0], b""),
         (ONE[0], b"--one\r\nno header\r\n\r\n"),
+        (ONE[0], b"--one\r\n\xff: 1\r\n\r\n\r\n--one--\r\n"),
+        ("multipart/mixed; boundary=one", ONE[1]),
         (f"multipart/form-data; boundary={'x' * 300}", ONE[1]),
         ("text/plain", b"amount=5"),
     ],
@@ -355,13 +317,6 @@ def test_h056_what_is_no_whole_form_counts_byte_by_byte(content_type: str, body:
     assert not same(body, body + b"\r\n", "form", types=types)
 
 
-def test_a_form_of_more_fields_than_any_has_counts_byte_by_byte() -> None:
-    part = (field("a"), b"")
-    one, other = multipart("one", *[part] * 10_001), multipart("other", *[part] * 10_001)
-
-    assert not same(one[1], other[1], "form", types=(one[0], other[0]))
-
-
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
@@ -369,6 +324,7 @@ def test_a_form_of_more_fields_than_any_has_counts_byte_by_byte() -> None:
         (b"a=1&b=2", b"b=2&a=1", False),
         (b"a=1", b"a=1&b=", False),
         (b"a=%FF", b"a=%FE", False),
+        (b"%C3%BC=+&c", b"%c3%bc=%20&c=", True),
         (b"a=1&a=2", b"a=2&a=1", False),
     ],
 )
@@ -383,6 +339,8 @@ def test_h057_an_excluded_field_may_change() -> None:
 
     assert same(b"a=1&csrf_token=x", b"csrf_token=y&a=1", but_token, types=(FORM, FORM))
     assert same(b'{"a":1,"csrf_token":"x"}', b'{"a":1,"csrf_token":"y"}', but_token)
+    deep = Fields(exclude=("payment.note", "nothing.there", "list.0"))
+    assert same(b'{"payment":{"a":1,"note":2}}', b'{"payment":{"a":1}}', deep)
     assert not same(b"a=1&csrf_token=x", b"a=2&csrf_token=x", but_token, types=(FORM, FORM))
     one = multipart("one", (field("a"), b"1"), (field("csrf_token"), b"x"))
     other = multipart("other", (field("a"), b"1"), (field("csrf_token"), b"y"))
@@ -409,25 +367,23 @@ def test_h054_fields_that_are_not_selected_may_change(
 
     assert same(body, noted, how)
     assert not same(body, changed, how)
-
-
-def test_h054_a_field_that_is_null_is_not_one_that_is_missing() -> None:
     assert not same(b'{"a":1,"b":null}', b'{"a":1}', Fields(("a", "b")))
 
 
-def test_h054_what_is_excluded_may_lie_deep() -> None:
-    how = Fields(exclude=("payment.note", "nothing.there", "list.0"))
-
-    assert same(b'{"payment":{"a":1,"note":2}}', b'{"payment":{"a":1}}', how)
-
-
-def test_h054_a_function_tells_what_counts() -> None:
+def test_h054_h055_a_function_tells_what_counts() -> None:
     def first_line(request: HttpRequest, body: bytes) -> bytes:
         return body.splitlines()[0]
 
     assert same(b"a\nb", b"a\nc", first_line)
     assert not same(b"a\nb", b"b\nb", first_line)
     assert same(b"x", b"y", lambda request, _: request.path)
+    with pytest.raises(Refused):
+        fingerprint(post(), b"{}", lambda _request, _body: b"")
+    with pytest.raises(Refused):
+        fingerprint(post(), b"{}", lambda _request, _body: "")
+    stored = fingerprint(post(), b"{}", lambda _request, _body: "a")
+    assert again(stored, post(), b"{}", lambda _request, _body: "a") == stored
+    assert again(stored, post(), b"{}", "raw") is None
 
 
 NOTHING = [
@@ -471,12 +427,6 @@ def test_a_body_of_nothing_but_what_is_excluded_is_an_empty_one(
         fingerprint(post("text/plain"), b"neither", but_token)
 
 
-@pytest.mark.parametrize("essence", [b"", ""])
-def test_h055_so_is_one_of_which_a_function_makes_nothing(essence: bytes | str) -> None:
-    with pytest.raises(Refused):
-        fingerprint(post(), b"{}", lambda _request, _body: essence)
-
-
 # --- How it was made ------------------------------------------------------------------------------
 
 HOWS: list[How] = ["raw", "json", "form", Fields(("a", "b.c")), Fields(exclude=("x & y",))]
@@ -491,48 +441,26 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("now", ["raw", "json", Fields(("z",)), whole])
 def test_h061_a_stored_fingerprint_is_made_again_as_it_was_made(
-    how: How, options: dict[str, Any], now: How
+    how: How, options: dict[str, Any]
 ) -> None:
     request = post(query="b=2&a=1", headers=(("api-version", "3"),))
     body = b'{"a": 1, "b": {"c": 2}}'
     stored = fingerprint(request, body, how, **options)
+    ways: list[How] = ["raw", "json", Fields(("z",)), whole]
 
-    assert again(stored, request, body, now) == stored
-    assert again(stored, request, body, now, headers=("y",), decode=True) == stored
-    assert again(stored, request, b'{"a": 2, "b": {"c": 2}}', now) != stored
-
-
-def test_h061_a_function_is_made_again_by_the_function_of_now() -> None:
-    stored = fingerprint(post(), b"{}", lambda _request, _body: "a")
-
-    assert again(stored, post(), b"{}", lambda _request, _body: "a") == stored
-    assert again(stored, post(), b"{}", "raw") is None
+    for now in ways:
+        assert again(stored, request, body, now) == stored
+        assert again(stored, request, body, now, headers=("y",), decode=True) == stored
+        assert again(stored, request, b'{"a": 2, "b": {"c": 2}}', now) != stored
+    if how == HOWS[3]:
+        assert again(stored, request, b"{}") is None, "nothing of this body is selected"
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        "",
-        "abc",
-        "2.raw:00",
-        "1.md5:00",
-        "1.raw",
-        "1:00",
-        "x.raw:00",
-        "1.fields?digest=00:00",
-        ":::",
-    ],
-)
-def test_h061_what_cannot_be_made_again_is_none(stored: str) -> None:
-    assert again(stored, post(), b"{}") is None
-
-
-def test_h061_none_too_where_the_old_way_selects_nothing_of_this_body() -> None:
-    stored = fingerprint(post(), b'{"a": 1}', Fields(("a",)))
-
-    assert again(stored, post(), b"{}") is None
+def test_h061_what_cannot_be_made_again_is_none() -> None:
+    unknown = ["", "abc", "2.raw:00", "1.md5:00", "1.raw", "1:00", "x.raw:00", ":::"]
+    for stored in (*unknown, "1.fields?digest=00:00"):
+        assert again(stored, post(), b"{}") is None
 
 
 def test_a_fingerprint_always_fits_where_it_is_stored() -> None:

@@ -30,10 +30,11 @@ from onefold.web.idempotency.stored_response import (
     to_stored,
 )
 from onefold.web.problems import KEY_REUSED, Refused, make
+from tests.fixtures.proof import repetitions
 from tests.http.fingerprints import again, fingerprint
 
 # A bound on time would fail on a busy machine; what hangs is ended by the time limit of a test.
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=repetitions(30, soak=1_000), deadline=None)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 ANYTHING = st.text(max_size=60) | st.binary(max_size=60).map(lambda value: value.decode("latin-1"))

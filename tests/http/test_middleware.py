@@ -9,7 +9,7 @@ from onefold import Onefold
 from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.connections import Effects
 from tests.http.apps import anybody
-from tests.http.apps_talk import Talk, part
+from tests.http.apps_talk import visited
 
 
 def beside(onefold: Onefold, effects: Effects, *, inside: bool, fails: bool) -> fastapi.FastAPI:
@@ -39,27 +39,16 @@ def beside(onefold: Onefold, effects: Effects, *, inside: bool, fails: bool) -> 
 
 
 @pytest.mark.parametrize("inside", [True, False])
-async def test_h084_a_function_as_middleware_may_be_inside_or_outside(
+async def test_h084_h137_a_function_as_middleware_may_be_inside_or_outside(
     onefold: Onefold, effects: Effects, *, inside: bool
 ) -> None:
+    with pytest.raises(ValueError, match="after it was written"):
+        await visited(beside(onefold, effects, inside=inside, fails=True), b'{"amount": 3}')
+    assert (effects.numbers, effects.claims) == ([], [])
     app = beside(onefold, effects, inside=inside, fails=False)
-    talks = [Talk(app, part(b'{"amount": 3}')) for _ in range(2)]
-    for talk in talks:
-        await talk.run()
+    talks = await visited(app, b'{"amount": 3}', b'{"amount": 3}')
 
     assert [(talk.status, talk.body) for talk in talks] == [(201, b'{"amount":3}')] * 2
     assert [talk.headers["x-timed"] for talk in talks] == ["true", "true"]
     assert talks[1].headers["idempotent-replayed"] == "true"
     assert effects.numbers == [3]
-
-
-@pytest.mark.parametrize("inside", [True, False])
-async def test_h137_an_exception_that_goes_through_it_is_undone(
-    onefold: Onefold, effects: Effects, *, inside: bool
-) -> None:
-    app = beside(onefold, effects, inside=inside, fails=True)
-
-    with pytest.raises(ValueError, match="after it was written"):
-        await Talk(app, part(b'{"amount": 3}')).run()
-
-    assert (effects.numbers, effects.claims) == ([], [])

@@ -12,7 +12,7 @@ from onefold.web.fastapi import Idempotency, Once
 from onefold.web.flask import Idempotency as FlaskIdempotency
 from onefold.web.starlette import Idempotency as StarletteIdempotency
 from tests.http.apps import anybody, bare_fastapi
-from tests.http.apps_talk import Talk, lived, part
+from tests.http.apps_talk import Talk, lived, part, visited
 
 PARENTHESES = r"Write @idempotency\(principal=…, transaction=…\)"
 
@@ -69,8 +69,7 @@ async def test_a_function_may_have_a_route_with_its_policy_and_one_without(
 
     app.post("/plain")(pay)
     app.post("/pay")(idempotency(principal=anybody, takeover="refuse")(pay))
-    talk = Talk(app, part())
-    await talk.run()
+    (talk,) = await visited(app, b"")
 
     assert talk.status == 200
 

@@ -11,7 +11,7 @@ from onefold.web.idempotency.encryption import Sealing
 from tests.fixtures.colours import Store
 from tests.fixtures.place import Place
 from tests.http.scenario_modes import LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
-from tests.http.scenario_site import BOB, OpenSite
+from tests.http.scenario_site import OpenSite
 
 BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, LEASED_SQLITE, OURS_POSTGRES], ids=str)
 
@@ -33,29 +33,6 @@ async def test_h062_the_body_of_a_request_is_not_stored(open_site: OpenSite, sto
 
     assert "4242" not in str(row)
     assert row["fingerprint"].startswith("1.raw:")
-
-
-@BOTH
-async def test_h193_everything_of_a_tenant_can_be_erased(open_site: OpenSite, store: Store) -> None:
-    site = await open_site()
-    await site.post(headers={"X-Tenant": "acme"})
-    await site.post(headers={"X-Tenant": "other"})
-
-    await site.shop.onefold.keys.aerase(tenant="acme")
-
-    assert len(stored(store)) == 1
-    again = await site.post(headers={"X-Tenant": "acme"})
-    assert (again.status, again.is_replay) == (201, False)
-
-
-async def test_h193_so_can_everything_of_a_caller(open_site: OpenSite, store: Store) -> None:
-    site = await open_site()
-    await site.post()
-    await site.post(user=BOB)
-
-    await site.shop.onefold.keys.aerase(scope="alice")
-
-    assert [row["scope"] for row in stored(store)] == ["bob"]
 
 
 async def test_h202_no_problem_holds_the_key_the_body_or_the_stored_answer(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from onefold import ConflictingOptions, InvalidInput, Onefold
-from onefold.web import asgi
 from onefold.web.idempotency.keyed_routes import RouteRegistry
+from tests.fixtures.patience import HANG
 from tests.http.apps import anybody, asgi_app, bare_fastapi, fastapi_app, starlette_app
 from tests.http.apps_talk import lived
 from tests.http.scenario_site import OpenSite
@@ -116,24 +116,6 @@ def test_so_are_settings_that_a_transaction_makes_senseless(
         RouteRegistry(onefold).route({**options, "principal": anybody})
 
 
-def test_a_transaction_on_something_else_is_refused(onefold: Onefold) -> None:
-    _, idempotency = bare_fastapi(onefold)
-
-    with pytest.raises(Exception, match="int"):
-        idempotency(principal=anybody, transaction=42)(_paid())
-
-
-def test_what_a_route_says_wins_over_the_defaults(onefold: Onefold) -> None:
-    idempotency = asgi.Idempotency(onefold, transaction=onefold, retention=timedelta(hours=1))
-    idempotency.add("POST", "/joined", principal=str)
-    idempotency.add("POST", "/leased", principal=str, takeover="refuse")
-
-    assert idempotency.report() == [
-        "POST /joined: exactly once (joined; key required, kept 1 h)",
-        "POST /leased: at most once (leased, takeover refuse; key required, kept 1 h)",
-    ]
-
-
 SHOP = """
 import logging
 
@@ -162,6 +144,7 @@ def stop() -> None:
 """
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("configured", [True, False], ids=["configured", "plain"])
 def test_the_report_is_shown_once_under_plain_uvicorn(tmp_path: Path, *, configured: bool) -> None:
     name = "configured" if configured else "plain"
@@ -169,7 +152,7 @@ def test_the_report_is_shown_once_under_plain_uvicorn(tmp_path: Path, *, configu
     command = [sys.executable, "-m", "uvicorn", f"{name}:app", "--port", "0"]
 
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False
     )
 
     lines = [line for line in done.stderr.splitlines() if "POST /pay: at most once" in line]

@@ -44,23 +44,8 @@ def test_h207_it_counts_from_the_date_of_the_response() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "-1",
-        "1.5",
-        "nan",
-        "inf",
-        "Infinity",
-        "1e3",
-        "+5",
-        "",
-        " ",
-        "٣",
-        "１２",  # noqa: RUF001
-        "1_000",
-        "0x10",
-        "5 seconds",
-        "5, 6",
-        "soon",
-        "Fri",
+        *("-1", "1.5", "nan", "inf", "Infinity", "1e3", "+5", "", " ", "٣", "1_000", "0x10"),
+        *("5 seconds", "5, 6", "soon", "Fri", "\uff11\uff12"),
         "Fri, 99 Dec 1999 23:59:59 GMT",
         "Sat, 01 Jan 2000 00:00:00 GMT" + " " * 100 + "x",
         "Sat, 01 Jan 0000 00:00:00 GMT",
@@ -80,11 +65,8 @@ def test_h208_anything_else_is_no_answer(text: str) -> None:
 def test_h208_fractions_are_rounded_up_where_that_is_wished(text: str, seconds: int) -> None:
     assert parse_retry_after(text, now=NOW, fractions=True) == timedelta(seconds=seconds)
     assert parse_retry_after(text, now=NOW) is None
-
-
-@pytest.mark.parametrize("text", [".5", "5.", "-0.5", "1.5e3", "nan"])
-def test_h208_and_only_fractions(text: str) -> None:
-    assert parse_retry_after(text, now=NOW, fractions=True) is None
+    for other in (".5", "5.", "-0.5", "1.5e3", "nan"):
+        assert parse_retry_after(other, now=NOW, fractions=True) is None
 
 
 @pytest.mark.parametrize("text", ["99999999999", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
@@ -108,9 +90,5 @@ def test_h209_an_enormous_wait_is_cut_to_a_bound(text: str) -> None:
 )
 def test_h204_ours_is_a_whole_number_of_seconds(wait: timedelta | float, seconds: int) -> None:
     assert whole_seconds(wait) == seconds
-
-
-def test_h204_the_bounds_are_the_callers() -> None:
-    assert whole_seconds(0, least=0) == 0
-    assert whole_seconds(-3, least=-5) == 0
+    assert whole_seconds(0, least=0) == whole_seconds(-3, least=-5) == 0
     assert whole_seconds(90, most=MINUTE) == 60

@@ -22,14 +22,13 @@ def test_h192_what_was_sealed_is_opened() -> None:
     assert is_sealed(sealed)
     assert not is_sealed(TEXT)
     assert not is_sealed({"v": 1})
-
-
-def test_the_same_text_is_sealed_differently_each_time_and_cannot_be_read() -> None:
-    sealing = Sealing({"2026": NEW}, current="2026")
-    one, other = sealing.seal(TEXT), sealing.seal(TEXT)
-
-    assert one != other
-    assert b"4242" not in base64.b64decode(one.rpartition(":")[2])
+    assert sealing.seal(TEXT, place="tenant/k") != sealed, "each time differently"
+    assert b"4242" not in base64.b64decode(sealed.rpartition(":")[2])
+    assert repr(NEW) not in repr(sealing)
+    with pytest.raises(UnreadableAnswer, match="moved"):
+        sealing.open(sealed, place="other")
+    with pytest.raises(UnreadableAnswer):
+        Sealing({"b": NEW}, current="b").open(sealed.replace(":2026:", ":b:"), place="tenant/k")
 
 
 def test_h192_after_a_rotation_the_old_key_opens_what_it_sealed() -> None:
@@ -49,20 +48,6 @@ def test_h192_without_the_key_it_is_unreadable_and_never_absent() -> None:
         Sealing({"2025": NEW}, current="2025").open(sealed)
 
 
-def test_what_was_moved_to_another_place_does_not_open_there() -> None:
-    sealing = Sealing({"a": NEW}, current="a")
-
-    with pytest.raises(UnreadableAnswer, match="moved"):
-        sealing.open(sealing.seal(TEXT, place="one"), place="other")
-
-
-def test_a_key_id_cannot_be_exchanged() -> None:
-    sealed = Sealing({"a": NEW}, current="a").seal(TEXT)
-
-    with pytest.raises(UnreadableAnswer):
-        Sealing({"b": NEW}, current="b").open(sealed.replace(":a:", ":b:"))
-
-
 WHOLE = Sealing({"a": NEW}, current="a").seal(TEXT)
 
 
@@ -75,11 +60,7 @@ WHOLE = Sealing({"a": NEW}, current="a").seal(TEXT)
         WHOLE + "!",
         WHOLE + "ü",
         WHOLE.replace("sealed1", "sealed2"),
-        "",
-        "sealed1",
-        "sealed1:a",
-        "sealed1:a:",
-        TEXT,
+        *("", "sealed1", "sealed1:a", "sealed1:a:", TEXT),
     ],
     ids=range(11),
 )
@@ -101,10 +82,6 @@ def test_what_is_damaged_is_unreadable(damaged: str) -> None:
 def test_keys_that_cannot_seal_are_refused(keys: dict[str, bytes], current: str) -> None:
     with pytest.raises(InvalidInput):
         Sealing(keys, current=current)
-
-
-def test_the_keys_are_not_shown() -> None:
-    assert repr(NEW) not in repr(Sealing({"a": NEW}, current="a"))
 
 
 def test_without_cryptography_it_says_what_to_install() -> None:

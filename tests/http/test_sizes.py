@@ -1,63 +1,53 @@
-"""Bodies and headers that are too big for somebody."""
+"""What is refused before it is read, and bodies that are too big for somebody."""
 
 import hashlib
+import logging
 from typing import Any
 
 import pytest
 
+from onefold import Onefold
 from onefold.web.idempotency.stored_response import Kept
-from tests.http.apps import AsgiClient, asgi_app, fastapi_app
-from tests.http.apps_talk import Talk, part
+from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app
+from tests.http.apps_talk import Talk, part, visited
 from tests.http.scenario_modes import LEASED_SQLITE, OURS_SQLITE
 from tests.http.scenario_site import OpenSite, Site
 
-BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, LEASED_SQLITE], ids=str)
-FRAMEWORKS = pytest.mark.parametrize("make", [asgi_app, fastapi_app])
 
-
-@FRAMEWORKS
-async def test_h100_a_body_over_the_limit_is_refused_unread_where_its_length_is_said(
+@pytest.mark.parametrize("make", [asgi_app, fastapi_app])
+async def test_h001_h003_h100_a_bad_key_or_a_long_body_is_refused_unread(
     open_site: OpenSite, make: Any
 ) -> None:
-    site = await open_site(max_request=10)
-    talk = Talk(make(site.shop), headers=[("content-length", "11")])
+    site = await open_site(required=False, max_request=10)
+    app = make(site.shop)
+    bad = Talk(app, part(b"{}"), key=None, headers=[("idempotency-key", "")])
+    said = Talk(app, headers=[("content-length", "11")])
+    unsaid = Talk(app, *(part(b"12345", more=True) for _ in range(3)), part())
 
-    await talk.run()
+    for talk in (bad, said, unsaid):
+        await talk.run()
 
-    assert (talk.status, talk.is_heard.is_set()) == (413, False)
+    assert (bad.status, bad.is_heard.is_set()) == (400, False)
+    assert (said.status, said.is_heard.is_set()) == (413, False)
+    assert unsaid.status == 413
     assert (site.shop.runs, site.claims) == (0, [])
-
-
-@FRAMEWORKS
-async def test_h100_a_body_over_the_limit_is_refused_once_that_much_has_come(
-    open_site: OpenSite, make: Any
-) -> None:
-    site = await open_site(max_request=10)
-    talk = Talk(make(site.shop), *(part(b"12345", more=True) for _ in range(3)), part())
-
-    await talk.run()
-
-    assert talk.status == 413
-    assert (site.shop.runs, site.claims) == (0, [])
-
-
-async def test_h100_a_body_of_just_the_limit_is_not(open_site: OpenSite) -> None:
-    site = await open_site(max_request=10)
-
     assert (await site.post(body=b"0123456789")).status == 201
 
 
-async def test_h100_a_big_body_is_told_from_another_by_every_byte(open_site: OpenSite) -> None:
-    site = await open_site(max_request=20_000_000)
-    big = bytes(8_000_000)
-    await site.post(body=big)
+async def test_keys_of_routes_without_a_policy_may_be_ignored_and_that_is_said(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, _ = bare_fastapi(onefold, unconfigured="ignore")
+    app.add_api_route("/plain", anybody, methods=["POST"])
 
-    assert (await site.post(body=big)).is_replay
-    assert (await site.post(body=big[:-1] + b"1")).code == "key_reused"
+    with caplog.at_level(logging.WARNING):
+        (talk,) = await visited(app, b"", path="/plain")
+
+    assert talk.status == 200
+    assert "are ignored" in caplog.text
 
 
-@BOTH
-@pytest.mark.parametrize("make", [asgi_app, fastapi_app])
+@pytest.mark.parametrize(("mode", "make"), [(OURS_SQLITE, fastapi_app), (LEASED_SQLITE, asgi_app)])
 async def test_h101_h102_of_an_answer_that_is_too_big_a_tombstone_is_stored(
     open_site: OpenSite, make: Any
 ) -> None:
@@ -76,26 +66,6 @@ async def test_h101_h102_of_an_answer_that_is_too_big_a_tombstone_is_stored(
     assert site.shop.runs == 1
 
 
-async def test_h102_or_the_retry_is_told_where_to_look(open_site: OpenSite) -> None:
-    site = await open_site(kept=Kept(max_body=100), tombstone="location")
-    site.answers(201, b"x" * 101, [("Location", "/pay/1")])
-    await site.post()
-
-    retry = await site.post()
-
-    assert (retry.status, retry.body, retry.headers["location"]) == (201, b"", "/pay/1")
-
-
-@BOTH
-async def test_h103_an_answer_of_just_the_limit_comes_back_whole(open_site: OpenSite) -> None:
-    site = await open_site(kept=Kept(max_body=100))
-    site.answers(201, b"x" * 100)
-    await site.post()
-
-    assert (await site.post()).body == b"x" * 100
-
-
-@BOTH
 async def test_h103_by_default_a_mebibyte_of_any_bytes_comes_back(open_site: OpenSite) -> None:
     site = await open_site()
     body = bytes(range(256)) * 4096  # H074
@@ -103,16 +73,3 @@ async def test_h103_by_default_a_mebibyte_of_any_bytes_comes_back(open_site: Ope
     await site.post()
 
     assert (await site.post()).body == body
-
-
-async def test_h104_of_a_huge_block_of_headers_what_matters_is_kept(open_site: OpenSite) -> None:
-    site = await open_site(kept=Kept(max_headers=1000))
-    more = [(f"X-{number}", "x" * 100) for number in range(20)]
-    site.answers(201, b"x", [*more, ("Location", "/pay/1")])
-    first = await site.post()
-
-    retry = await site.post()
-
-    assert "x-19" in first.headers
-    assert "x-19" not in retry.headers
-    assert retry.headers["location"] == "/pay/1"

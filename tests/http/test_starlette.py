@@ -13,24 +13,13 @@ from starlette.routing import Host, Mount, Route
 from onefold import InvalidInput, Onefold, UsageError
 from onefold.web.starlette import Idempotency, Once, once_of
 from tests.fixtures.connections import Effects
-from tests.http.apps_talk import Talk, part
+from tests.http.apps_talk import Talk, part, visited
 
 SETTLED = 1
 
 
-def caller(_request: Request) -> str:
+async def caller(_request: Request) -> str:
     return "alice"
-
-
-async def awaited_caller(_request: Request) -> str:
-    return "alice"
-
-
-async def twice(app: Any, path: str = "/pay") -> list[Talk]:
-    talks = [Talk(app, part(), path=path) for _ in range(2)]
-    for talk in talks:
-        await talk.run()
-    return talks
 
 
 def installed(onefold: Onefold, endpoint: Any, idempotency: Idempotency) -> Starlette:
@@ -43,14 +32,14 @@ async def test_an_endpoint_may_be_a_method_of_a_class(onefold: Onefold) -> None:
     idempotency, runs = Idempotency(onefold), [0]
 
     class Pay(HTTPEndpoint):
-        @idempotency(principal=awaited_caller, transaction=onefold)
+        @idempotency(principal=caller, transaction=onefold)
         async def post(self, _request: Request, once: Once) -> Response:
             runs[0] += 1
             return PlainTextResponse(str(once.request_key))
 
     app = Starlette(routes=[Route("/pay", Pay)])
     idempotency.install(app)
-    talks = await twice(app)
+    talks = await visited(app)
 
     assert [talk.body for talk in talks] == [b"k", b"k"]
     assert runs == [1]
@@ -68,7 +57,7 @@ async def test_an_endpoint_may_be_a_plain_function_and_asks_for_its_attempt(
             connection.execute(effects.insert(1))
         return PlainTextResponse("paid")
 
-    talks = await twice(installed(onefold, pay, idempotency))
+    talks = await visited(installed(onefold, pay, idempotency))
 
     assert [talk.body for talk in talks] == [b"paid", b"paid"]
     assert effects.numbers == [1]
@@ -84,7 +73,7 @@ async def test_a_mounted_application_is_found_with_its_path(onefold: Onefold) ->
     inner = Starlette(routes=[Route("/{order}/pay", pay, methods=["POST"])])
     app = Starlette(routes=[Mount("/orders", inner)])
     idempotency.install(app)
-    talks = await twice(app, "/orders/7/pay")
+    talks = await visited(app, path="/orders/7/pay")
 
     assert talks[1].headers["idempotent-replayed"] == "true"
     assert idempotency.report()[0].startswith("POST /orders/{order}/pay: at most once")
@@ -100,9 +89,7 @@ async def test_so_is_one_that_has_a_host_of_its_own(onefold: Onefold) -> None:
     inner = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
     app = Starlette(routes=[Host("shop.example", inner)])
     idempotency.install(app)
-    talks = [Talk(app, part(), headers=[("host", "shop.example")]) for _ in range(2)]
-    for talk in talks:
-        await talk.run()
+    talks = await visited(app, headers=[("host", "shop.example")])
 
     assert [talk.body for talk in talks] == [b"paid", b"paid"]
     assert talks[1].headers["idempotent-replayed"] == "true"
@@ -114,7 +101,7 @@ async def test_h045_what_is_no_application_of_starlettes_has_no_policy(onefold: 
 
     app = Starlette(routes=[Mount("/other", other)])
     Idempotency(onefold).install(app)
-    (talk, _) = await twice(app, "/other/pay")
+    (talk, _) = await visited(app, path="/other/pay")
 
     assert talk.status == 400
     assert b"not_configured" in talk.body
@@ -161,38 +148,6 @@ def test_a_class_is_no_endpoint_to_decorate(onefold: Onefold) -> None:
 
     with pytest.raises(InvalidInput, match="or a method of an HTTPEndpoint"):
         Idempotency(onefold)(principal=caller, takeover="refuse")(Pay)
-
-
-async def test_middleware_of_the_applications_sees_replays_as_answers(onefold: Onefold) -> None:
-    seen: list[int] = []
-
-    class Counting:
-        """Outside of the policy, inside of the server."""
-
-        def __init__(self, app: Any) -> None:
-            self.app = app
-
-        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-            async def sent(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    seen.append(message["status"])
-                await send(message)
-
-            await self.app(scope, receive, sent)
-
-    idempotency = Idempotency(onefold)
-
-    @idempotency(principal=caller, transaction=onefold)
-    async def pay(_request: Request) -> Response:
-        return PlainTextResponse("paid", 201)
-
-    app = Starlette(
-        routes=[Route("/pay", pay, methods=["POST"])], middleware=[Middleware(Counting)]
-    )
-    idempotency.install(app)
-    await twice(app)
-
-    assert seen == [201, 201]
 
 
 class Unversioned:

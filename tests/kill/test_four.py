@@ -1,14 +1,15 @@
-"""Four worker processes at once: every tick of a schedule has one job, and no limit is exceeded."""
+"""Four worker processes at once: every tick of a schedule has one job, and no other."""
 
 import random
-import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from onefold import Limit, NewJob, Onefold, Run
+import pytest
+
+from onefold import Onefold, Run
 from tests.cron.due import set_next_tick
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.kill import audit
 from tests.kill.deaths import NEVER, Death
 from tests.kill.jobs import AT_ONCE, Scene
@@ -18,11 +19,6 @@ from tests.kill.workers import LEASE, Shop, Worker, at_length, until
 WORKERS = 4
 ROUNDS = repetitions(1, soak=40)
 DAYS = repetitions(60, soak=200)
-JOBS = repetitions(80, soak=1_000)
-GROUPS = 5
-OF_ALL, OF_A_GROUP = 3, 2
-WORK = 0.002
-"""Seconds that a handler takes, so that there is something to overlap."""
 
 
 def work_by_the_clock(place: Place, ledger: Ledger, death: Death) -> None:
@@ -41,6 +37,7 @@ def declare_tick(onefold: Onefold, scene: Scene) -> None:
             tx.execute(scene.row(run))
 
 
+@pytest.mark.prove
 @at_length
 def test_every_tick_has_one_job_and_one_effect_whoever_dies(shop: Shop) -> None:
     place, dice = shop.place, random.Random()
@@ -86,41 +83,3 @@ def _is_done(place: Place) -> bool:
     now = int(datetime.now(UTC).timestamp() * 1_000_000)
     due = place.rows(f"select count(*) from {{schedule}} where next_tick <= {now}")
     return due == [(0,)] and not audit.unfinished(place)
-
-
-def work_within_limits(place: Place, ledger: Ledger) -> None:
-    """The life of a worker whose handlers come and go; no lease ends meanwhile."""
-    with place.open() as onefold:
-        declare_visit(onefold, ledger)
-        onefold.run_worker(lease=100 * LEASE, poll=LEASE / 5, concurrency=4)
-
-
-def declare_visit(onefold: Onefold, ledger: Ledger) -> None:
-    @onefold.job
-    def visit(run: Run) -> None:
-        ledger.note("enter", run.id, run.fence, run.job.group_key)
-        threading.Event().wait(WORK)
-        ledger.note("leave", run.id, run.fence, run.job.group_key)
-
-
-def test_no_limit_is_exceeded_by_all_of_them_together(shop: Shop) -> None:
-    with shop.place.open() as onefold:
-        onefold.queues.set_limits(
-            "default",
-            limit=Limit(concurrency=OF_ALL),
-            group_limit=Limit(concurrency=OF_A_GROUP),
-        )
-        jobs = [NewJob("visit", group_key=f"{n % GROUPS}") for n in range(JOBS)]
-        ids = [answer.id for answer in onefold.enqueue_many(jobs)]
-
-    workers = [shop.hire(work_within_limits, shop.place, shop.ledger) for _ in range(WORKERS)]
-    until(lambda: not audit.unfinished(shop.place), "for all jobs to end")
-    for worker in workers:
-        worker.stop()
-
-    inside: Counter[str] = Counter()
-    for line in shop.ledger.lines():
-        inside[line.value] += 1 if line.word == "enter" else -1
-        assert sum(inside.values()) <= OF_ALL
-        assert inside[line.value] <= OF_A_GROUP
-    assert sorted(line.job_id for line in shop.ledger.lines("leave")) == sorted(ids)

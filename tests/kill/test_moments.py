@@ -1,6 +1,8 @@
 """A worker is killed at each moment of its work: nothing is lost, and nothing is doubled."""
 
-from tests.fixtures.soak import repetitions
+import pytest
+
+from tests.fixtures.proof import repetitions
 from tests.kill import audit
 from tests.kill.deaths import MOMENTS, RESCUE, Death
 from tests.kill.jobs import KINDS, enqueue
@@ -28,10 +30,9 @@ def test_a_worker_killed_at_any_moment_loses_nothing_and_doubles_nothing(shop: S
         shop.clear()
 
 
+@pytest.mark.prove
 @at_length
-def test_a_worker_killed_before_any_statement_loses_nothing_and_doubles_nothing(
-    shop: Shop,
-) -> None:
+def test_a_worker_killed_before_any_statement_loses_nothing_and_doubles_nothing(shop: Shop) -> None:
     for _ in range(LIVES):
         ids: list[str] = []
         queues: list[str] = []
@@ -62,6 +63,7 @@ def _die_before(shop: Shop, number: int, queue: str) -> bool:
     return is_done
 
 
+@pytest.mark.prove
 def test_a_worker_killed_in_the_middle_of_a_rescue_keeps_nobody_from_the_next(shop: Shop) -> None:
     with shop.place.open() as onefold:
         ids = enqueue(onefold, len(KINDS))

@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
+import pytest
+
 from onefold import Fixed, Onefold, Run
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.kill import audit
 from tests.kill.deaths import NEVER
 from tests.kill.jobs import KINDS, Scene, declare, die, enqueue
@@ -38,6 +40,7 @@ def dies(shop: Shop, worker: Worker) -> bool:
     return not worker.is_alive
 
 
+@pytest.mark.prove
 @at_length
 def test_a_job_that_kills_its_worker_five_times_is_buried_and_its_neighbours_are_done(
     shop: Shop,

@@ -3,7 +3,9 @@
 import random
 import signal
 
-from tests.fixtures.soak import repetitions
+import pytest
+
+from tests.fixtures.proof import repetitions
 from tests.kill import audit
 from tests.kill.jobs import enqueue
 from tests.kill.workers import Shop, Worker, at_length, until
@@ -14,6 +16,7 @@ BLOWS = 4
 """In each round. A fifth in a row, and a job would rightly be thought of as poison."""
 
 
+@pytest.mark.prove
 @at_length
 def test_workers_that_are_killed_and_stopped_at_random_lose_nothing_and_double_nothing(
     shop: Shop,

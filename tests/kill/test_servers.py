@@ -13,8 +13,8 @@ from tests.faults.proxy import Proxy
 from tests.fixtures import postgres_keeper
 from tests.fixtures.place import Place
 from tests.fixtures.postgres import PostgresServer
+from tests.fixtures.proof import proved, repetitions
 from tests.fixtures.shards import found
-from tests.fixtures.soak import repetitions
 from tests.kill import audit
 from tests.kill.jobs import enqueue
 from tests.kill.workers import Shop, Worker, at_length, opened, until
@@ -62,7 +62,11 @@ def own_shop(own_postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
 
 
 @at_length
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "killed"])
+@pytest.mark.parametrize(
+    "how",
+    [*proved(signal.SIGINT), signal.SIGQUIT],
+    ids=["restarted", "killed"],
+)
 def test_workers_outlive_their_server(
     own_shop: Shop, own_postgres: PostgresServer, how: signal.Signals
 ) -> None:
@@ -74,6 +78,7 @@ def test_workers_outlive_their_server(
         under_load(own_shop, restart, BLOWS)
 
 
+@pytest.mark.prove
 @at_length
 def test_a_restart_costs_idle_workers_no_attempt(
     own_shop: Shop, own_postgres: PostgresServer
@@ -103,6 +108,7 @@ def proxy(postgres_url: str) -> Iterator[Proxy]:
     proxy.close()
 
 
+@pytest.mark.prove
 @at_length
 def test_workers_outlive_their_connections(postgres_shop: Shop, proxy: Proxy) -> None:
     for _ in range(ROUNDS):
@@ -118,6 +124,7 @@ class Unprepared(Place):
         return False
 
 
+@pytest.mark.prove
 @at_length
 def test_answers_that_are_lost_are_asked_for_again(postgres_shop: Shop, proxy: Proxy) -> None:
     """The commit went through, and the worker cannot know. No lease ends while the test waits."""

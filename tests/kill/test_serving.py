@@ -6,9 +6,11 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.fixtures.postgres import PostgresServer
+from tests.fixtures.proof import repetitions
 from tests.fixtures.serving import Serving, serving
-from tests.fixtures.soak import repetitions
 from tests.kill.workers import at_length, until
 from tests.server.processes.test_killed_pushes import Endpoint, endpoint
 
@@ -21,6 +23,7 @@ MORE = 20
 """Jobs before each blow, and after the last one."""
 
 
+@pytest.mark.prove
 @at_length
 def test_a_server_outlives_its_database(
     own_postgres: PostgresServer, endpoint: Endpoint, tmp_path: Path

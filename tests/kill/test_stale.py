@@ -19,12 +19,14 @@ LONG = timedelta(hours=1)
 MANY = 100
 
 
+@pytest.mark.prove
 def test_a_worker_that_was_stopped_past_its_leases_finishes_nothing(
     shop: Shop, tmp_path: Path
 ) -> None:
     stop_and_wake_up(shop, Death("began", tmp_path / "gate"))
 
 
+@pytest.mark.prove
 def test_not_even_in_the_middle_of_its_transactions(postgres_shop: Shop, tmp_path: Path) -> None:
     stop_and_wake_up(postgres_shop, Death("inside", tmp_path / "gate"))
 
@@ -57,6 +59,7 @@ def test_of_two_workers_with_one_job_the_first_is_told_that_it_is_lost(
     lose_and_go_on(shop, Death("began", tmp_path / "gate"))
 
 
+@pytest.mark.prove
 def test_also_in_the_middle_of_its_transaction(postgres_shop: Shop, tmp_path: Path) -> None:
     lose_and_go_on(postgres_shop, Death("inside", tmp_path / "gate"))
 
@@ -77,6 +80,7 @@ def lose_and_go_on(shop: Shop, hold: Death) -> None:
     assert {job_id: refused.get(job_id) for job_id in exact} == dict.fromkeys(exact, "LeaseLost")
 
 
+@pytest.mark.prove
 def test_a_stopped_worker_that_keeps_everybody_from_writing_goes_on_where_it_was(
     sqlite_shop: Shop, tmp_path: Path
 ) -> None:
@@ -99,6 +103,7 @@ def test_a_stopped_worker_that_keeps_everybody_from_writing_goes_on_where_it_was
     audit.check(shop.place, shop.ledger, [job_id])
 
 
+@pytest.mark.prove
 def test_a_worker_frozen_in_the_middle_of_a_finish_keeps_nobody_from_its_jobs(
     postgres_shop: Shop, tmp_path: Path
 ) -> None:
@@ -119,6 +124,7 @@ def test_a_worker_frozen_in_the_middle_of_a_finish_keeps_nobody_from_its_jobs(
     audit.check(shop.place, shop.ledger, ids)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("kind", ["ping", "aping"])
 def test_a_worker_that_was_frozen_past_its_leases_begins_none_of_the_jobs_that_wait(
     shop: Shop, tmp_path: Path, kind: str

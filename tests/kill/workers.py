@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.patience import HANG, LOCK
 from tests.fixtures.place import Place
+from tests.fixtures.proof import repetitions
 from tests.fixtures.shards import found
-from tests.fixtures.soak import SOAK, repetitions
 from tests.kill import audit
 from tests.kill.deaths import NEVER, Death
 from tests.kill.jobs import Scene, declare
 from tests.kill.ledger import Ledger
 from tests.race.crew import processes
 
-PATIENCE = 600.0 if SOAK else 50.0
+PATIENCE = HANG
 LEASE = timedelta(seconds=1)
 
-at_length = pytest.mark.timeout(repetitions(120, soak=7_200))
+at_length = pytest.mark.timeout(repetitions(300, soak=7_200))
 """For tests that kill and wait for leases to end, again and again."""
 
 
@@ -121,7 +122,7 @@ class Shop:
         """A worker with all handlers; `place` is another way to the same database."""
         options = {
             "lease": LEASE, "poll": timedelta(milliseconds=200), "concurrency": 4,
-            "grace": timedelta(seconds=20), **options,
+            "grace": LOCK, **options,
         }  # fmt: skip
         return self.hire(work, place or self.place, self.ledger, death, options)
 

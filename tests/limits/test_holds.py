@@ -8,8 +8,8 @@ import pytest
 
 from onefold import Limit, NewJob, Onefold, QueueSettings, WrongState
 from tests.fixtures.place import Place
+from tests.fixtures.proof import repetitions
 from tests.fixtures.shards import found
-from tests.fixtures.soak import repetitions
 from tests.race.crew import Crew, Racer, values
 
 HOUR: Final = timedelta(hours=1)

@@ -13,9 +13,9 @@ import pytest
 from onefold import Limit, NewJob, Onefold
 from onefold.model.ids import enqueue_order
 from tests.fixtures.place import Place
+from tests.fixtures.proof import repetitions
 from tests.fixtures.shards import found
-from tests.fixtures.soak import repetitions
-from tests.race.crew import Crew, Racer, race_tasks, values
+from tests.race.crew import Crew, Racer, values
 
 HOUR: Final = timedelta(hours=1)
 GROUPS: Final = 5
@@ -36,22 +36,6 @@ def work_until_empty(racer: Racer, size: int) -> list[Any]:
             ran += [(job.id, job.group_key) for job in taken]
             engine.finish(taken)
             if not taken and _is_done(racer.place, connection):
-                return [ran, most, most_of_group]
-
-
-async def awork_until_empty(racer: Racer, size: int) -> list[Any]:
-    engine = racer.onefold.deliveries
-    ran: list[tuple[str, str | None]] = []
-    most, most_of_group = 0, 0
-    with racer.place.connection() as connection:
-        while True:
-            taken = await engine.atake_limited("mine", limit=size, worker="w", lease=HOUR)
-            running = _running(racer.place, connection)
-            most = max(most, sum(running.values()))
-            most_of_group = max(most_of_group, *(running[group] for group in running if group), 0)
-            ran += [(job.id, job.group_key) for job in taken.jobs]
-            await engine.afinish(taken.jobs)
-            if not taken.jobs and _is_done(racer.place, connection):
                 return [ran, most, most_of_group]
 
 
@@ -82,18 +66,14 @@ def raced(request: pytest.FixtureRequest, empty: Place) -> Place:
     return empty
 
 
-@pytest.mark.parametrize("racers", ["processes", "tasks"])
-def test_no_limit_is_exceeded_and_every_job_runs(raced: Place, crew: Crew, racers: str) -> None:
+def test_no_limit_is_exceeded_and_every_job_runs(raced: Place, crew: Crew) -> None:
     with raced.open() as onefold:
         onefold.queues.set_limits(
             "mine", limit=Limit(concurrency=7), group_limit=Limit(concurrency=2)
         )
         ids = fill(onefold, repetitions(150, soak=5_000))
 
-    if racers == "processes":
-        answers = values(crew.race(raced, work_until_empty, 5))
-    else:
-        answers = values(race_tasks(raced, awork_until_empty, 5, size=4))
+    answers = values(crew.race(raced, work_until_empty, 5))
 
     assert max(answer[1] for answer in answers) <= 7
     assert max(answer[2] for answer in answers) <= 2

@@ -15,9 +15,7 @@ def take(onefold: Onefold) -> tuple[list[Job], int | None]:
     return taken.jobs, taken.wait
 
 
-def test_a_job_in_the_middle_of_many_full_groups_is_found_when_it_is_its_turn(
-    place: Place,
-) -> None:
+def test_a_job_in_the_middle_of_many_full_groups_is_found_when_it_is_its_turn(place: Place) -> None:
     names = [f"group {number:04}" for number in range(SIZE)]
     with place.open() as onefold:
         onefold.queues.set_limits("mine", group_limit=Limit(concurrency=1))

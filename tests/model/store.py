@@ -15,12 +15,13 @@ from hypothesis import settings
 from psycopg.rows import tuple_row
 
 from onefold import Onefold
-from tests.fixtures.soak import repetitions
+from tests.fixtures.patience import LOCK
+from tests.fixtures.proof import repetitions
 
 # An example is cheap here, and the interesting states are many steps away.
 LENGTH = settings(
     deadline=None,
-    max_examples=repetitions(60, soak=2000),
+    max_examples=repetitions(35, soak=2000),
     stateful_step_count=repetitions(40, soak=60),
 )
 SHRINKING = 3600
@@ -68,7 +69,7 @@ class SqliteStore:
 
     def __init__(self, url: str) -> None:
         self.now = 0
-        self.onefold = Onefold(url, clock=lambda: moment(self.now))
+        self.onefold = Onefold(url, clock=lambda: moment(self.now), busy_timeout=LOCK)
         self.onefold.migrate()
         self._path = url.removeprefix("sqlite:///")
         self._connection = sqlite3.connect(self._path, isolation_level=None)
@@ -97,7 +98,9 @@ class PostgresStore:
 
     def __init__(self, url: str, schema: str) -> None:
         self.now = 0
-        self.onefold = Onefold(url, schema=schema, clock=lambda: moment(self.now))
+        self.onefold = Onefold(
+            url, schema=schema, clock=lambda: moment(self.now), busy_timeout=LOCK
+        )
         self.onefold.migrate()
         self._url = url
         self._connection = psycopg.connect(url, autocommit=True, row_factory=tuple_row)

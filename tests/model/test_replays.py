@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onefold import Enqueued
 from onefold.operations import jobs
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.model.job_requests import span
 from tests.model.store import SHRINKING, Store, moment
 
@@ -103,7 +103,7 @@ def told(store: Store, tenant: str, answers: list[Enqueued]) -> list[tuple[Any, 
 
 @pytest.mark.timeout(SHRINKING)
 def test_many_replays_come_to_what_one_after_the_other_does(store: Store) -> None:
-    @settings(max_examples=repetitions(60, soak=5000))
+    @settings(max_examples=repetitions(30, soak=5000))
     @given(lives=st.lists(LIVES, min_size=2, max_size=7), data=st.data())
     def comes_to_the_same(lives: list[Life], data: st.DataObject) -> None:
         store.clear()

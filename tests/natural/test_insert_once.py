@@ -1,6 +1,5 @@
 """`insert_once`: the row is new, or it was there; and what is refused before anything is sent."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -35,17 +34,6 @@ async def test_h168_a_row_is_inserted_once_with_every_library(
     assert (first.row["merchant"], first.row["order"]) == ("acme", "o-7")
     assert again == Existing(first.row, ())
     assert payments.orders == ["o-7", "o-8"]
-
-
-async def test_the_caller_commits_or_rolls_back(
-    kind: Kind, store: Store, onefold: Coloured, payments: Payments
-) -> None:
-    connection = await kind.connect(store)
-    await connection.begin()
-    await onefold.within(connection.raw).insert_once(payments.name, ROW, on=KEY)
-    await connection.rollback()
-
-    assert payments.orders == []
 
 
 async def test_a_row_says_in_which_columns_it_differs(
@@ -253,25 +241,6 @@ def postgres_types(postgres_url: str, postgres_schema: str) -> Any:
 
     yield make
     connection.close()
-    onefold.close()
-
-
-@pytest.mark.parametrize(("ends", "answer"), [("commit", Existing), ("rollback", Inserted)])
-def test_two_at_once_are_told_apart_by_how_the_first_one_ends(
-    ends: str, answer: type, postgres_url: str, postgres_types: Any
-) -> None:
-    """The second waits for the first, as the constraint has it."""
-    first, table = postgres_types("note", "text")
-    first.context.borrowed.connection.commit()
-    onefold = Onefold(postgres_url, schema=table.partition(".")[0])
-    with psycopg.connect(postgres_url) as other, ThreadPoolExecutor() as pool:
-        assert isinstance(first.insert_once(table, {"key": 1, "note": "a"}, on="key"), Inserted)
-        waiting = pool.submit(
-            onefold.within(other).insert_once, table, {"key": 1, "note": "b"}, on="key"
-        )
-        getattr(first.context.borrowed.connection, ends)()
-
-        assert type(waiting.result()) is answer
     onefold.close()
 
 

@@ -1,6 +1,6 @@
 """The contract behind PgBouncer: each call's transaction may run in another session.
 
-`make test` runs one subject, without the bad input, which is rejected before a statement is sent.
+`make prove` runs one subject, without the bad input, which is rejected before a statement is sent.
 `make soak` runs all cases on all four.
 """
 
@@ -13,7 +13,7 @@ from psycopg import sql
 
 from onefold_contract.cases import *  # noqa: F403 - the tests themselves
 from tests.fixtures.pgbouncer import PgBouncer
-from tests.fixtures.soak import SOAK
+from tests.fixtures.proof import SOAK
 from tests.pgbouncer.subjects import (
     Pooled,
     PooledAsync,
@@ -24,6 +24,8 @@ from tests.pgbouncer.subjects import (
 
 if not SOAK:
     del TestBadInput, TestBadQuestions  # noqa: F821 - imported above
+
+pytestmark = pytest.mark.prove
 
 SUBJECTS: dict[str, type[Pooled]] = {
     "sync": PooledSync,

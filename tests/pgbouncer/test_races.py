@@ -3,6 +3,8 @@
 import asyncio
 from uuid import uuid4
 
+import pytest
+
 from onefold import Enqueued
 from onefold.claims import Won
 from tests.fixtures.pgbouncer import POOL
@@ -23,7 +25,6 @@ from tests.race.test_one_winner import (
     aenqueue,
     enqueue,
     race,
-    test_a_running_holder_gets_exactly_one_successor,
     test_of_many_enqueues_one_is_new_and_the_others_are_its_duplicates,
     test_of_many_publishes_one_is_new_and_the_others_are_its_duplicates,
     test_with_raise_one_is_new_and_the_others_are_told_the_holder,
@@ -32,7 +33,6 @@ from tests.race.test_one_winner import (
 
 __all__ = [
     "race",
-    "test_a_running_holder_gets_exactly_one_successor",
     "test_batches_of_triggers_and_batches_of_finishes_do_not_deadlock",
     "test_batches_with_shared_keys_in_different_orders_agree_on_every_key",
     "test_no_job_is_taken_twice_and_none_is_left",
@@ -42,6 +42,8 @@ __all__ = [
     "test_whatever_happens_at_once_no_rule_is_broken_at_any_moment",
     "test_with_raise_one_is_new_and_the_others_are_told_the_holder",
 ]
+
+pytestmark = pytest.mark.prove
 
 CROWD = 10 * POOL
 

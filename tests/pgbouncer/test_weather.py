@@ -1,14 +1,14 @@
 """What goes wrong behind PgBouncer and in it, and the sentence that says so."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import psycopg
 import pytest
 
-from onefold import DatabaseBusy, DatabaseError, DatabaseUnavailable, Onefold
-from tests.faults.callers import Caller
+from onefold import DatabaseBusy, DatabaseError, DatabaseUnavailable
+from tests.faults.callers import Caller, MakeCaller
 from tests.faults.conftest import colour, make_caller, observer
 from tests.faults.servers import PATIENCE, key_held, until, url_as
 from tests.fixtures.pgbouncer import PgBouncer, PgBouncers
@@ -21,9 +21,7 @@ SHORT = timedelta(seconds=1)
 
 
 @pytest.fixture
-def caller(
-    pgbouncer: PgBouncer, place: PooledPlace, make_caller: Callable[[Onefold], Caller]
-) -> Iterator[Caller]:
+def caller(pgbouncer: PgBouncer, place: PooledPlace, make_caller: MakeCaller) -> Iterator[Caller]:
     """Onefold behind PgBouncer, with a connection that has been used."""
     caller = make_caller(place.open())
     caller("find")
@@ -82,10 +80,9 @@ def test_a_session_that_is_ended_in_mid_operation_makes_one_job(
     assert len(caller("find")) == 1
 
 
+@pytest.mark.prove
 def test_a_server_that_starts_again_behind_it_is_waited_for(
-    own_postgres: PostgresServer,
-    pgbouncers: PgBouncers,
-    make_caller: Callable[[Onefold], Caller],
+    own_postgres: PostgresServer, pgbouncers: PgBouncers, make_caller: MakeCaller
 ) -> None:
     place = PooledPlace(pgbouncers.start(own_postgres.url).url)
     caller = make_caller(place.open())
@@ -99,10 +96,9 @@ def test_a_server_that_starts_again_behind_it_is_waited_for(
     assert [job.kind for job in caller("find")] == ["before", "after"]
 
 
+@pytest.mark.prove
 def test_a_server_that_stays_away_behind_it_is_said(
-    own_postgres: PostgresServer,
-    pgbouncers: PgBouncers,
-    make_caller: Callable[[Onefold], Caller],
+    own_postgres: PostgresServer, pgbouncers: PgBouncers, make_caller: MakeCaller
 ) -> None:
     place = PooledPlace(pgbouncers.start(own_postgres.url, query_wait_timeout=1).url)
     caller = make_caller(place.open(busy_timeout=SHORT))
@@ -115,10 +111,7 @@ def test_a_server_that_stays_away_behind_it_is_said(
 
 
 def test_a_pooler_that_is_away_is_said(
-    postgres_url: str,
-    place: PooledPlace,
-    pgbouncers: PgBouncers,
-    make_caller: Callable[[Onefold], Caller],
+    postgres_url: str, place: PooledPlace, pgbouncers: PgBouncers, make_caller: MakeCaller
 ) -> None:
     own = pgbouncers.start(postgres_url)
     caller = make_caller(PooledPlace(own.url, place.schema).open(busy_timeout=SHORT))
@@ -130,10 +123,7 @@ def test_a_pooler_that_is_away_is_said(
 
 
 def test_a_pool_without_a_free_session_is_busy(
-    place: PooledPlace,
-    single: PgBouncer,
-    taken: psycopg.Connection,
-    make_caller: Callable[[Onefold], Caller],
+    place: PooledPlace, single: PgBouncer, taken: psycopg.Connection, make_caller: MakeCaller
 ) -> None:
     caller = make_caller(PooledPlace(single.url, place.schema).open(busy_timeout=SHORT))
 

@@ -11,6 +11,7 @@ from tests.fixtures.colours import Coloured, Store
 from tests.fixtures.connection import Kind
 from tests.fixtures.connections import effects
 from tests.fixtures.pgbouncer import PgBouncer
+from tests.fixtures.place import PATIENCE
 from tests.pgbouncer.kinds import POOLED
 
 __all__ = ["effects"]
@@ -20,10 +21,7 @@ class PooledStore(Store):
     """What is opened there prepares nothing."""
 
     def open(
-        self,
-        *,
-        clock: Callable[[], datetime] | None = None,
-        busy_timeout: timedelta = timedelta(seconds=5),
+        self, *, clock: Callable[[], datetime] | None = None, busy_timeout: timedelta = PATIENCE
     ) -> Onefold:
         onefold = Onefold(
             self.url,

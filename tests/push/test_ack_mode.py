@@ -9,33 +9,29 @@ import pytest
 from onefold import Onefold
 from onefold.operations.maintenance import begin_chore
 from onefold.testing.clock import Clock
+from tests.fixtures.colours import Store
 from tests.fixtures.place import Place
 from tests.push.receiver import Received, Receiver, says
 from tests.push.stage import job_of, make_queue, publish, pushing
-from tests.worker.stage import opened, perform, until
+from tests.worker.stage import until
 
 DAY = 24 * 60 * 60 * 1_000_000
 
 
-def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_in_ack_mode_a_job_waits_for_its_ack(onefold: Onefold) -> None:
+    async with Receiver(says(202, body=b"later")) as receiver, pushing(onefold):
+        await make_queue(onefold, receiver, mode="ack")
+        (job_id,) = await publish(onefold)
+        await until(lambda: _is_awaiting(onefold, job_id))
+        job = await job_of(onefold, job_id)
+        assert job.state == "awaiting"
+        assert job.pushed is not None
+        assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
+        await onefold.deliveries.aacknowledge(job_id, result={"paid": True})
 
-        async def play() -> None:
-            async with Receiver(says(202, body=b"later")) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver, mode="ack")
-                (job_id,) = await publish(onefold)
-                await until(lambda: _is_awaiting(onefold, job_id))
-                job = await job_of(onefold, job_id)
-                assert job.state == "awaiting"
-                assert job.pushed is not None
-                assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
-                await onefold.deliveries.aacknowledge(job_id, result={"paid": True})
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.result) == ("completed", {"paid": True})
-            assert len(receiver.received) == 1
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.result) == ("completed", {"paid": True})
+    assert len(receiver.received) == 1
 
 
 async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
@@ -54,32 +50,28 @@ def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place
         assert beat.lease_until == clock.now + timedelta(minutes=5)
 
 
-def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(place: Place) -> None:
+async def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    # As if somebody had done it just now: the chores of this one leave it alone.
+    assert await onefold.context.database.atransact(  # pyright: ignore[reportPrivateUsage]
+        lambda sql: begin_chore(sql, "rescue", every=DAY)
+    )
+    async with Receiver(says(202)) as receiver, pushing(onefold) as courier:
+        await make_queue(onefold, receiver, mode="ack", ack_timeout=timedelta(seconds=30))
+        (job_id,) = await publish(onefold)
+        for fence in (1, 2, 3):
+            await until(partial(_is_awaiting, onefold, job_id))
+            assert (await job_of(onefold, job_id)).fence == fence
+            clock.advance(timedelta(seconds=30))
+            await until(partial(_has_fence, onefold, job_id, fence + 1))
+            courier.changed()
+        await until(partial(_is_awaiting, onefold, job_id))
+        await onefold.deliveries.aacknowledge(job_id)
 
-        async def play() -> None:
-            # As if somebody had done it just now: the chores of this one leave it alone.
-            assert await onefold.context.database.atransact(  # pyright: ignore[reportPrivateUsage]
-                lambda sql: begin_chore(sql, "rescue", every=DAY)
-            )
-            async with Receiver(says(202)) as receiver, pushing(onefold) as courier:
-                await make_queue(onefold, receiver, mode="ack", ack_timeout=timedelta(seconds=30))
-                (job_id,) = await publish(onefold)
-                for fence in (1, 2, 3):
-                    await until(partial(_is_awaiting, onefold, job_id))
-                    assert (await job_of(onefold, job_id)).fence == fence
-                    clock.advance(timedelta(seconds=30))
-                    await until(partial(_has_fence, onefold, job_id, fence + 1))
-                    courier.changed()
-                await until(partial(_is_awaiting, onefold, job_id))
-                await onefold.deliveries.aacknowledge(job_id)
-
-            *late, done = await onefold.deliveries.aattempts(job_id)
-            assert [(each.error or {})["type"] for each in late] == ["AckTimeout"] * 3
-            assert done.outcome == "completed"
-
-        perform(play, onefold)
+    *late, done = await onefold.deliveries.aattempts(job_id)
+    assert [(each.error or {})["type"] for each in late] == ["AckTimeout"] * 3
+    assert done.outcome == "completed"
 
 
 async def _has_fence(onefold: Onefold, job_id: str, fence: int) -> bool:
@@ -88,91 +80,66 @@ async def _has_fence(onefold: Onefold, job_id: str, fence: int) -> bool:
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("mode", ["ack", "standard"])
-def test_an_ack_while_the_push_is_open_is_the_last_word(
-    place: Place, status: int, mode: str
+async def test_an_ack_while_the_push_is_open_is_the_last_word(
+    onefold: Onefold, status: int, mode: str
 ) -> None:
-    with opened(place) as onefold:
+    async def acks(received: Received, writer: asyncio.StreamWriter) -> None:
+        await onefold.deliveries.aacknowledge(str(received.envelope["id"]), result="early")
+        await says(status)(received, writer)
+        answered.set()
 
-        async def acks(received: Received, writer: asyncio.StreamWriter) -> None:
-            await onefold.deliveries.aacknowledge(str(received.envelope["id"]), result="early")
-            await says(status)(received, writer)
-            answered.set()
+    answered = asyncio.Event()
 
-        answered = asyncio.Event()
+    async with Receiver(acks) as receiver:
+        await make_queue(onefold, receiver, mode=mode)
+        async with pushing(onefold):
+            (job_id,) = await publish(onefold)
+            await answered.wait()
 
-        async def play() -> None:
-            async with Receiver(acks) as receiver:
-                await make_queue(onefold, receiver, mode=mode)
-                async with pushing(onefold):
-                    (job_id,) = await publish(onefold)
-                    await answered.wait()
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.result, job.fence) == ("completed", "early", 1)
-            assert len(receiver.received) == 1
-
-        perform(play, onefold)
-
-
-def test_in_ack_mode_a_failure_is_a_failure(place: Place) -> None:
-    with opened(place) as onefold:
-
-        async def play() -> None:
-            async with Receiver(says(500), says(200)) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver, mode="ack")
-                (job_id,) = await publish(onefold)
-                await until(lambda: _is_awaiting(onefold, job_id))
-                await onefold.deliveries.aacknowledge(job_id)
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt, job.fence) == ("completed", 2, 2)
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.result, job.fence) == ("completed", "early", 1)
+    assert len(receiver.received) == 1
 
 
 @pytest.mark.parametrize("why", ["deferred", "backpressure"])
-def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe(
-    place: Place, why: str
+async def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe(
+    store: Store, why: str
 ) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold, place.open(clock=clock) as other:
-
-        async def play() -> None:
-            manners = [says(202)]
-            if why == "backpressure":
-                manners.insert(0, says(429, ("Retry-After", "30")))
-            async with (
-                Receiver(*manners) as receiver,
-                pushing(onefold) as courier,
-                pushing(other) as another,
-            ):
-                await make_queue(onefold, receiver, mode="ack")
-                (first,) = await publish(onefold)
-                if why == "deferred":
-                    await until(lambda: _is_awaiting(onefold, first))
-                    after = timedelta(seconds=30)
-                    await onefold.deliveries.adefer_job(first, after=after, hold_queue=True)
-                await until(lambda: _is_held(onefold, why))
-                ids = [first, *await publish(onefold, 5)]
-                for pushes in (2, 3):
-                    clock.advance(timedelta(seconds=30))
-                    courier.changed()
-                    another.changed()
-                    probe = await _awaiting(onefold, ids)
-                    assert await _is_held(onefold, why)
-                    assert len(receiver.received) == pushes
-                    if pushes == 2:
-                        # A probe that was not acknowledged opens nothing, and another one goes.
-                        await onefold.deliveries.anack(probe, retryable=False)
-                    else:
-                        await onefold.deliveries.aacknowledge(probe)
-                    ids.remove(probe)
-                assert not await _is_held(onefold, why)
-                for job_id in ids:
-                    await until(partial(_is_awaiting, onefold, job_id))
-                    await onefold.deliveries.aacknowledge(job_id)
-
-        perform(play, onefold)
+    onefold, other = store.open(clock=clock), store.open(clock=clock)
+    manners = [says(202)]
+    if why == "backpressure":
+        manners.insert(0, says(429, ("Retry-After", "30")))
+    async with (
+        Receiver(*manners) as receiver,
+        pushing(onefold) as courier,
+        pushing(other) as another,
+    ):
+        await make_queue(onefold, receiver, mode="ack")
+        (first,) = await publish(onefold)
+        if why == "deferred":
+            await until(lambda: _is_awaiting(onefold, first))
+            after = timedelta(seconds=30)
+            await onefold.deliveries.adefer_job(first, after=after, hold_queue=True)
+        await until(lambda: _is_held(onefold, why))
+        ids = [first, *await publish(onefold, 5)]
+        for pushes in (2, 3):
+            clock.advance(timedelta(seconds=30))
+            courier.changed()
+            another.changed()
+            probe = await _awaiting(onefold, ids)
+            assert await _is_held(onefold, why)
+            assert len(receiver.received) == pushes
+            if pushes == 2:
+                # A probe that was not acknowledged opens nothing, and another one goes.
+                await onefold.deliveries.anack(probe, retryable=False)
+            else:
+                await onefold.deliveries.aacknowledge(probe)
+            ids.remove(probe)
+        assert not await _is_held(onefold, why)
+        for job_id in ids:
+            await until(partial(_is_awaiting, onefold, job_id))
+            await onefold.deliveries.aacknowledge(job_id)
 
 
 async def _is_held(onefold: Onefold, why: str) -> bool:
@@ -194,26 +161,22 @@ async def _awaiting(onefold: Onefold, ids: list[str]) -> str:
     return job_id
 
 
-def test_an_endpoint_that_was_down_is_open_again_when_it_answers(place: Place) -> None:
+async def test_an_endpoint_that_was_down_is_open_again_when_it_answers(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
-
-        async def play() -> None:
-            async with (
-                Receiver(*[says(500)] * 5, says(202)) as receiver,
-                pushing(onefold) as courier,
-            ):
-                await make_queue(onefold, receiver, mode="ack")
-                (job_id,) = await publish(onefold)
-                await until(lambda: _is_held(onefold, "circuit"))
-                await until(lambda: _has_state(onefold, job_id, "retrying"))
-                clock.advance(timedelta(seconds=1))
-                courier.changed()
-                await until(lambda: _is_awaiting(onefold, job_id))
-                assert not await _is_held(onefold, "circuit")
-                await onefold.deliveries.aacknowledge(job_id)
-
-        perform(play, onefold)
+    onefold = store.open(clock=clock)
+    async with (
+        Receiver(*[says(500)] * 5, says(202)) as receiver,
+        pushing(onefold) as courier,
+    ):
+        await make_queue(onefold, receiver, mode="ack")
+        (job_id,) = await publish(onefold)
+        await until(lambda: _is_held(onefold, "circuit"))
+        await until(lambda: _has_state(onefold, job_id, "retrying"))
+        clock.advance(timedelta(seconds=1))
+        courier.changed()
+        await until(lambda: _is_awaiting(onefold, job_id))
+        assert not await _is_held(onefold, "circuit")
+        await onefold.deliveries.aacknowledge(job_id)
 
 
 async def _has_state(onefold: Onefold, job_id: str, state: str) -> bool:
@@ -221,35 +184,29 @@ async def _has_state(onefold: Onefold, job_id: str, state: str) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["ack", "standard"])
-def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
-    place: Place, mode: str
+async def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
+    onefold: Onefold, mode: str
 ) -> None:
-    with opened(place) as onefold:
+    async def acks_and_is_cut_off(received: Received, writer: asyncio.StreamWriter) -> None:
+        if received.envelope["payload"] == {"number": 1} and received.envelope["fence"] == 1:
+            if mode == "ack":
+                await onefold.deliveries.aacknowledge(str(received.envelope["id"]))
+            writer.close()
+        else:
+            await says(200)(received, writer)
 
-        async def acks_and_is_cut_off(received: Received, writer: asyncio.StreamWriter) -> None:
-            if received.envelope["payload"] == {"number": 1} and received.envelope["fence"] == 1:
-                if mode == "ack":
-                    await onefold.deliveries.aacknowledge(str(received.envelope["id"]))
-                writer.close()
-            else:
-                await says(200)(received, writer)
+    async with Receiver(acks_and_is_cut_off) as receiver, pushing(onefold):
+        await make_queue(onefold, receiver, mode=mode, concurrency=1)
+        first, second = await publish(onefold, 2)
+        if mode == "ack":
+            await until(lambda: _is_awaiting(onefold, first))
+            await onefold.deliveries.aacknowledge(first)
+        await until(lambda: _has_state(onefold, second, "completed"))
 
-        async def play() -> None:
-            async with Receiver(acks_and_is_cut_off) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver, mode=mode, concurrency=1)
-                first, second = await publish(onefold, 2)
-                if mode == "ack":
-                    await until(lambda: _is_awaiting(onefold, first))
-                    await onefold.deliveries.aacknowledge(first)
-                await until(lambda: _has_state(onefold, second, "completed"))
-
-            deliveries = [
-                (received.envelope["id"], received.envelope["fence"])
-                for received in receiver.received
-            ]
-            again = [] if mode == "ack" else [(second, 2)]
-            assert deliveries == [(first, 1), (second, 1), *again]
-            outcomes = [attempt.outcome for attempt in await onefold.deliveries.aattempts(second)]
-            assert outcomes == (["completed"] if mode == "ack" else ["retried", "completed"])
-
-        perform(play, onefold)
+    deliveries = [
+        (received.envelope["id"], received.envelope["fence"]) for received in receiver.received
+    ]
+    again = [] if mode == "ack" else [(second, 2)]
+    assert deliveries == [(first, 1), (second, 1), *again]
+    outcomes = [attempt.outcome for attempt in await onefold.deliveries.aattempts(second)]
+    assert outcomes == (["completed"] if mode == "ack" else ["retried", "completed"])

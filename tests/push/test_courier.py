@@ -14,122 +14,95 @@ from onefold.push.push_worker import UNPROVEN_LIMIT, PushWorker
 from onefold.testing.clock import Clock
 from onefold.web.http import HttpRequest
 from onefold.web.webhooks import StandardWebhooks, verify
-from tests.fixtures.place import Place
-from tests.fixtures.served import Api
+from tests.fixtures.colours import Store
 from tests.push.receiver import Manner, Received, Receiver, hangs, says
 from tests.push.stage import SECRET, job_of, make_queue, publish, pushing
-from tests.worker.stage import ended, opened, perform, until
+from tests.worker.stage import ended, until
 
 
-def test_a_job_is_pushed_signed_and_finished(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_a_job_is_pushed_signed_and_finished(onefold: Onefold) -> None:
+    async with Receiver(says(200, body=b"thanks")) as receiver, pushing(onefold):
+        await make_queue(onefold, receiver, headers={"X-Team": "billing"})
+        (job_id,) = await publish(onefold)
+        await ended(onefold, job_id)
 
-        async def play() -> None:
-            async with Receiver(says(200, body=b"thanks")) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver, headers={"X-Team": "billing"})
-                (job_id,) = await publish(onefold)
-                await ended(onefold, job_id)
-
-            (received,) = receiver.received
-            assert received.envelope["payload"] == {"number": 0}
-            assert received.headers["x-team"] == "billing"
-            request = HttpRequest(
-                method="POST", path="/hook", headers=tuple(received.headers.items())
-            )
-            provider = StandardWebhooks(SECRET)
-            now = (await job_of(onefold, job_id)).created_at
-            assert verify(provider, request, received.body, now).id == job_id
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt) == ("completed", 1)
-            said = job.pushed or {}
-            assert (said["fence"], said["status"], said["excerpt"]) == (1, 200, "thanks")
-            assert said["duration"] > 0
-
-        perform(play, onefold)
+    (received,) = receiver.received
+    assert received.envelope["payload"] == {"number": 0}
+    assert received.headers["x-team"] == "billing"
+    request = HttpRequest(method="POST", path="/hook", headers=tuple(received.headers.items()))
+    provider = StandardWebhooks(SECRET)
+    now = (await job_of(onefold, job_id)).created_at
+    assert verify(provider, request, received.body, now).id == job_id
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.attempt) == ("completed", 1)
+    said = job.pushed or {}
+    assert (said["fence"], said["status"], said["excerpt"]) == (1, 200, "thanks")
+    assert said["duration"] > 0
 
 
-def test_a_tenants_jobs_go_to_the_tenants_endpoint(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_a_tenants_jobs_go_to_the_tenants_endpoint(onefold: Onefold) -> None:
+    async with Receiver() as theirs, Receiver() as ours, pushing(onefold):
+        await make_queue(onefold, ours)
+        queue = await make_queue(onefold, theirs, tenant="acme")
+        acme = onefold.tenant("acme")
+        enqueued = await acme.aenqueue("charge", {}, queue=queue)
+        await publish(onefold)
+        await until(lambda: theirs.received and ours.received)
 
-        async def play() -> None:
-            async with Receiver() as theirs, Receiver() as ours, pushing(onefold):
-                await make_queue(onefold, ours)
-                queue = await make_queue(onefold, theirs, tenant="acme")
-                acme = onefold.tenant("acme")
-                enqueued = await acme.aenqueue("charge", {}, queue=queue)
-                await publish(onefold)
-                await until(lambda: theirs.received and ours.received)
-
-            assert theirs.told("id") == [enqueued.id]
-            assert theirs.told("queue") == ours.told("queue") == ["hooks"]
-
-        perform(play, onefold)
+    assert theirs.told("id") == [enqueued.id]
+    assert theirs.told("queue") == ours.told("queue") == ["hooks"]
 
 
-def test_a_failure_is_tried_again_and_the_history_tells_of_each(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_a_failure_is_tried_again_and_the_history_tells_of_each(onefold: Onefold) -> None:
+    manners = (says(500, body=b"oh no\x00"), says(302), says(404), says(200))
+    async with Receiver(*manners) as receiver, pushing(onefold):
+        await make_queue(onefold, receiver)
+        (job_id,) = await publish(onefold)
+        await ended(onefold, job_id)
 
-        async def play() -> None:
-            manners = (says(500, body=b"oh no\x00"), says(302), says(404), says(200))
-            async with Receiver(*manners) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver)
-                (job_id,) = await publish(onefold)
-                await ended(onefold, job_id)
-
-            assert receiver.told("attempt") == [1, 2, 3, 4]
-            assert receiver.told("fence") == [1, 2, 3, 4]
-            assert len({received.headers["webhook-id"] for received in receiver.received}) == 1
-            *failed, done = await onefold.deliveries.aattempts(job_id)
-            assert done.outcome == "completed"
-            errors = [attempt.error or {} for attempt in failed]
-            assert [error["status"] for error in errors] == [500, 302, 404]
-            assert errors[0]["type"] == "PushFailed"
-            assert errors[0]["excerpt"] == "oh no"
-
-        perform(play, onefold)
+    assert receiver.told("attempt") == [1, 2, 3, 4]
+    assert receiver.told("fence") == [1, 2, 3, 4]
+    assert len({received.headers["webhook-id"] for received in receiver.received}) == 1
+    *failed, done = await onefold.deliveries.aattempts(job_id)
+    assert done.outcome == "completed"
+    errors = [attempt.error or {} for attempt in failed]
+    assert [error["status"] for error in errors] == [500, 302, 404]
+    assert errors[0]["type"] == "PushFailed"
+    assert errors[0]["excerpt"] == "oh no"
 
 
-def test_without_attempts_left_it_is_a_dead_letter(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_without_attempts_left_it_is_a_dead_letter(onefold: Onefold) -> None:
+    async with Receiver(says(400)) as receiver, pushing(onefold):
+        await make_queue(onefold, receiver)
+        (job_id,) = await publish(onefold, max_attempts=3)
+        await ended(onefold, job_id)
 
-        async def play() -> None:
-            async with Receiver(says(400)) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver)
-                (job_id,) = await publish(onefold, max_attempts=3)
-                await ended(onefold, job_id)
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, len(receiver.received)) == ("dead", 3)
-            assert job.error is not None
-            assert job.error["message"] == "answered 400"
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, len(receiver.received)) == ("dead", 3)
+    assert job.error is not None
+    assert job.error["message"] == "answered 400"
 
 
-def test_a_hundred_times_too_many_requests_cost_no_attempt(place: Place) -> None:
+async def test_a_hundred_times_too_many_requests_cost_no_attempt(store: Store) -> None:
     clock = Clock()
     manners: list[Manner] = [
         says((429, 503, 529)[number % 3], ("Retry-After", str(number + 1))) for number in range(100)
     ]
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    async with Receiver(*manners, says(200)) as receiver, pushing(onefold) as courier:
+        await make_queue(onefold, receiver)
+        (job_id,) = await publish(onefold)
+        for number in range(1, 101):
+            await until(partial(_is_deferred, onefold, job_id, fence=number))
+            assert len(receiver.received) == number
+            clock.advance(timedelta(seconds=number))
+            courier.changed()
+        await ended(onefold, job_id)
 
-        async def play() -> None:
-            async with Receiver(*manners, says(200)) as receiver, pushing(onefold) as courier:
-                await make_queue(onefold, receiver)
-                (job_id,) = await publish(onefold)
-                for number in range(1, 101):
-                    await until(partial(_is_deferred, onefold, job_id, fence=number))
-                    assert len(receiver.received) == number
-                    clock.advance(timedelta(seconds=number))
-                    courier.changed()
-                await ended(onefold, job_id)
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt, job.fence) == ("completed", 1, 101)
-            assert set(receiver.told("attempt")) == {1}
-            assert receiver.told("deferCount") == list(range(101))
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.attempt, job.fence) == ("completed", 1, 101)
+    assert set(receiver.told("attempt")) == {1}
+    assert receiver.told("deferCount") == list(range(101))
 
 
 async def _is_deferred(onefold: Onefold, job_id: str, *, fence: int) -> bool:
@@ -137,27 +110,23 @@ async def _is_deferred(onefold: Onefold, job_id: str, *, fence: int) -> bool:
     return job.state in {"ready", "scheduled"} and job.fence == fence and job.attempt == 0
 
 
-def test_pressure_holds_the_queue_and_lets_one_probe_through(place: Place) -> None:
+async def test_pressure_holds_the_queue_and_lets_one_probe_through(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    async with Receiver(says(429), says(429), says(200)) as receiver:
+        await make_queue(onefold, receiver, concurrency=1)
+        ids = await publish(onefold, 5)
+        async with pushing(onefold) as courier:
+            for pushes in (1, 2):
+                await until(partial(_is_held, onefold, "backpressure", since=clock.now))
+                assert len(receiver.received) == pushes
+                clock.advance(timedelta(seconds=61))
+                courier.changed()
+            await ended(onefold, *ids)
+            await until(lambda: _is_open(onefold))
 
-        async def play() -> None:
-            async with Receiver(says(429), says(429), says(200)) as receiver:
-                await make_queue(onefold, receiver, concurrency=1)
-                ids = await publish(onefold, 5)
-                async with pushing(onefold) as courier:
-                    for pushes in (1, 2):
-                        await until(partial(_is_held, onefold, "backpressure", since=clock.now))
-                        assert len(receiver.received) == pushes
-                        clock.advance(timedelta(seconds=61))
-                        courier.changed()
-                    await ended(onefold, *ids)
-                    await until(lambda: _is_open(onefold))
-
-            assert len(receiver.received) == 7
-            assert [(await job_of(onefold, one)).attempt for one in ids] == [1] * 5
-
-        perform(play, onefold)
+    assert len(receiver.received) == 7
+    assert [(await job_of(onefold, one)).attempt for one in ids] == [1] * 5
 
 
 async def _is_held(onefold: Onefold, why: str, *, since: datetime) -> bool:
@@ -174,98 +143,85 @@ async def _is_open(onefold: Onefold) -> bool:
     return queue.held_until is None and queue.failures == 0
 
 
-def test_an_endpoint_that_is_down_is_left_alone_but_for_a_probe(place: Place) -> None:
+async def test_an_endpoint_that_is_down_is_left_alone_but_for_a_probe(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    is_down = True
 
-        async def play() -> None:
-            is_down = True
+    def by(_: Received) -> Manner:
+        return says(500) if is_down else says(200)
 
-            def by(_: Received) -> Manner:
-                return says(500) if is_down else says(200)
+    async with Receiver(by=by) as receiver:
+        await make_queue(onefold, receiver, concurrency=1)
+        ids = await publish(onefold, 20, max_attempts=50)
+        async with pushing(onefold) as courier:
+            for pushes, seconds in enumerate((1, 2, 4), 5):
+                await until(partial(_is_held, onefold, "circuit", since=clock.now))
+                assert len(receiver.received) == pushes
+                clock.advance(timedelta(seconds=seconds))
+                courier.changed()
+            await until(partial(_is_held, onefold, "circuit", since=clock.now))
+            is_down = False
+            clock.advance(timedelta(seconds=8))
+            courier.changed()
+            await ended(onefold, *ids)
+            await until(lambda: _is_open(onefold))
 
-            async with Receiver(by=by) as receiver:
-                await make_queue(onefold, receiver, concurrency=1)
-                ids = await publish(onefold, 20, max_attempts=50)
-                async with pushing(onefold) as courier:
-                    for pushes, seconds in enumerate((1, 2, 4), 5):
-                        await until(partial(_is_held, onefold, "circuit", since=clock.now))
-                        assert len(receiver.received) == pushes
-                        clock.advance(timedelta(seconds=seconds))
-                        courier.changed()
-                    await until(partial(_is_held, onefold, "circuit", since=clock.now))
-                    is_down = False
-                    clock.advance(timedelta(seconds=8))
-                    courier.changed()
-                    await ended(onefold, *ids)
-                    await until(lambda: _is_open(onefold))
-
-            assert len(receiver.received) == 8 + 20
-
-        perform(play, onefold)
+    assert len(receiver.received) == 8 + 20
 
 
-def test_many_pushes_that_fail_together_are_one_outage(place: Place) -> None:
+async def test_many_pushes_that_fail_together_are_one_outage(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    together = asyncio.Barrier(30)
+    begun: list[Received] = []
 
-        async def play() -> None:
-            together = asyncio.Barrier(30)
-            begun: list[Received] = []
+    async def fails(received: Received, writer: asyncio.StreamWriter) -> None:
+        begun.append(received)
+        if len(begun) == 1:
+            await says(200)(received, writer)
+            return
+        await together.wait()
+        await says(500)(received, writer)
 
-            async def fails(received: Received, writer: asyncio.StreamWriter) -> None:
-                begun.append(received)
-                if len(begun) == 1:
-                    await says(200)(received, writer)
-                    return
-                await together.wait()
-                await says(500)(received, writer)
+    async with Receiver(fails) as receiver:
+        await make_queue(onefold, receiver)
+        # An endpoint that has answered may have many pushes at once.
+        (first,) = await publish(onefold, 1)
+        async with pushing(onefold):
+            await until(partial(_is_completed, onefold, first))
+            ids = await publish(onefold, 30, backoff=Fixed(timedelta(hours=1)))
+            for job_id in ids:
+                await until(partial(_has_failed, onefold, job_id))
 
-            async with Receiver(fails) as receiver:
-                await make_queue(onefold, receiver)
-                # An endpoint that has answered may have many pushes at once.
-                (first,) = await publish(onefold, 1)
-                async with pushing(onefold):
-                    await until(partial(_is_completed, onefold, first))
-                    ids = await publish(onefold, 30, backoff=Fixed(timedelta(hours=1)))
-                    for job_id in ids:
-                        await until(partial(_has_failed, onefold, job_id))
-
-            queue = await onefold.queues.aget("hooks")
-            assert queue is not None
-            assert queue.held_until == clock.now + timedelta(seconds=1)
-            assert queue.failures == 5
-
-        perform(play, onefold)
+    queue = await onefold.queues.aget("hooks")
+    assert queue is not None
+    assert queue.held_until == clock.now + timedelta(seconds=1)
+    assert queue.failures == 5
 
 
-def test_an_endpoint_that_never_answered_has_few_pushes_at_once(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_an_endpoint_that_never_answered_has_few_pushes_at_once(onefold: Onefold) -> None:
+    silent = asyncio.Event()
+    begun: list[Received] = []
 
-        async def play() -> None:
-            silent = asyncio.Event()
-            begun: list[Received] = []
+    async def waits(received: Received, writer: asyncio.StreamWriter) -> None:
+        begun.append(received)
+        await silent.wait()
+        await says(200)(received, writer)
 
-            async def waits(received: Received, writer: asyncio.StreamWriter) -> None:
-                begun.append(received)
-                await silent.wait()
-                await says(200)(received, writer)
+    async with Receiver(waits) as receiver:
+        await make_queue(onefold, receiver)
+        ids = await publish(onefold, 12)
+        async with pushing(onefold):
 
-            async with Receiver(waits) as receiver:
-                await make_queue(onefold, receiver)
-                ids = await publish(onefold, 12)
-                async with pushing(onefold):
+            async def are_few() -> bool:
+                return len(begun) == UNPROVEN_LIMIT
 
-                    async def are_few() -> bool:
-                        return len(begun) == UNPROVEN_LIMIT
-
-                    await until(are_few)
-                    assert sum([(await job_of(onefold, i)).state == "running" for i in ids]) == 4
-                    silent.set()
-                    for job_id in ids:
-                        await until(partial(_is_completed, onefold, job_id))
-
-        perform(play, onefold)
+            await until(are_few)
+            assert sum([(await job_of(onefold, i)).state == "running" for i in ids]) == 4
+            silent.set()
+            for job_id in ids:
+                await until(partial(_is_completed, onefold, job_id))
 
 
 async def _is_completed(onefold: Onefold, job_id: str) -> bool:
@@ -275,25 +231,6 @@ async def _is_completed(onefold: Onefold, job_id: str) -> bool:
 async def _has_failed(onefold: Onefold, job_id: str) -> bool:
     job = await job_of(onefold, job_id)
     return (job.state, job.attempt) == ("retrying", 1)
-
-
-def test_an_endpoint_that_hangs_does_not_starve_another(place: Place) -> None:
-    with opened(place) as onefold:
-
-        async def play() -> None:
-            async with Receiver(hangs) as stuck, Receiver() as quick:
-                await make_queue(onefold, stuck, "stuck", timeout=timedelta(seconds=600))
-                await make_queue(onefold, quick, "quick")
-                await publish(onefold, 50, queue="stuck")
-                ids = await publish(onefold, 50, queue="quick")
-                async with pushing(
-                    onefold, concurrency=10, per_queue=10, grace=timedelta(milliseconds=500)
-                ):
-                    await ended(onefold, *ids)
-
-            assert len(stuck.received) < 50
-
-        perform(play, onefold)
 
 
 class Mortal:
@@ -311,153 +248,126 @@ class Mortal:
         return hangs
 
 
-def test_many_endpoints_that_die_together_leave_places_to_a_healthy_one(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_many_endpoints_that_die_together_leave_places_to_a_healthy_one(
+    onefold: Onefold,
+) -> None:
+    mortal = Mortal()
+    dying = [f"dying{number}" for number in range(8)]
+    async with Receiver(by=mortal.by) as receiver:
+        for queue in (*dying, "healthy"):
+            await make_queue(onefold, receiver, queue, timeout=timedelta(seconds=600))
+        first = [(await publish(onefold, queue=queue))[0] for queue in (*dying, "healthy")]
+        async with pushing(
+            onefold,
+            concurrency=40,
+            connections=40,
+            refresh=timedelta(minutes=1),
+            grace=timedelta(milliseconds=500),
+        ):
+            await ended(onefold, *first)  # all of them have answered, and are trusted
+            mortal.dead = True
+            for queue in dying:
+                await publish(onefold, 20, queue=queue)
+            await until(lambda: len(mortal.hanging) == len(dying))
+            ids = await publish(onefold, 50, queue="healthy")
+            await ended(onefold, *ids)
 
-        async def play() -> None:
-            mortal = Mortal()
-            dying = [f"dying{number}" for number in range(8)]
-            async with Receiver(by=mortal.by) as receiver:
-                for queue in (*dying, "healthy"):
-                    await make_queue(onefold, receiver, queue, timeout=timedelta(seconds=600))
-                first = [(await publish(onefold, queue=queue))[0] for queue in (*dying, "healthy")]
-                async with pushing(
-                    onefold,
-                    concurrency=40,
-                    connections=40,
-                    refresh=timedelta(minutes=1),
-                    grace=timedelta(milliseconds=500),
-                ):
-                    await ended(onefold, *first)  # all of them have answered, and are trusted
-                    mortal.dead = True
-                    for queue in dying:
-                        await publish(onefold, 20, queue=queue)
-                    await until(lambda: len(mortal.hanging) == len(dying))
-                    ids = await publish(onefold, 50, queue="healthy")
-                    await ended(onefold, *ids)
-
-            assert sum(mortal.hanging.values()) < 40
-
-        perform(play, onefold)
+    assert sum(mortal.hanging.values()) < 40
 
 
-def test_an_endpoint_that_is_alone_has_nearly_all_places(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_an_endpoint_that_is_alone_has_nearly_all_places(onefold: Onefold) -> None:
+    mortal = Mortal()
+    async with Receiver(by=mortal.by) as receiver:
+        await make_queue(onefold, receiver, timeout=timedelta(seconds=600))
+        await make_queue(onefold, receiver, "healthy")
+        (first,) = await publish(onefold)
+        async with pushing(
+            onefold, concurrency=16, per_queue=16, grace=timedelta(milliseconds=500)
+        ):
+            await ended(onefold, first)
+            mortal.dead = True
+            await publish(onefold, 20)
+            await until(lambda: mortal.hanging["hooks"] == 14)
+            ids = await publish(onefold, 10, queue="healthy")
+            await ended(onefold, *ids)
 
-        async def play() -> None:
-            mortal = Mortal()
-            async with Receiver(by=mortal.by) as receiver:
-                await make_queue(onefold, receiver, timeout=timedelta(seconds=600))
-                await make_queue(onefold, receiver, "healthy")
-                (first,) = await publish(onefold)
-                async with pushing(
-                    onefold, concurrency=16, per_queue=16, grace=timedelta(milliseconds=500)
-                ):
-                    await ended(onefold, first)
-                    mortal.dead = True
-                    await publish(onefold, 20)
-                    await until(lambda: mortal.hanging["hooks"] == 14)
-                    ids = await publish(onefold, 10, queue="healthy")
-                    await ended(onefold, *ids)
-
-            assert mortal.hanging["hooks"] == 14
-
-        perform(play, onefold)
+    assert mortal.hanging["hooks"] == 14
 
 
-def test_gone_pauses_the_queue_and_burns_no_attempt(place: Place) -> None:
+async def test_gone_pauses_the_queue_and_burns_no_attempt(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    async with Receiver(says(410), says(200)) as receiver, pushing(onefold):
+        await make_queue(onefold, receiver)
+        (job_id,) = await publish(onefold)
+        await until(lambda: _is_deferred(onefold, job_id, fence=1))
+        queue = await onefold.queues.aget("hooks")
+        assert queue is not None
+        assert queue.paused
+        assert queue.paused_reason == "its endpoint answered 410 Gone"
+        assert queue.signing_secret == SECRET
+        clock.advance(timedelta(minutes=2))
+        await onefold.queues.aresume("hooks")
+        await ended(onefold, job_id)
 
-        async def play() -> None:
-            async with Receiver(says(410), says(200)) as receiver, pushing(onefold):
-                await make_queue(onefold, receiver)
-                (job_id,) = await publish(onefold)
-                await until(lambda: _is_deferred(onefold, job_id, fence=1))
-                queue = await onefold.queues.aget("hooks")
-                assert queue is not None
-                assert queue.paused
-                assert queue.paused_reason == "its endpoint answered 410 Gone"
-                assert queue.signing_secret == SECRET
-                clock.advance(timedelta(minutes=2))
-                await onefold.queues.aresume("hooks")
-                await ended(onefold, job_id)
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt) == ("completed", 1)
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.attempt) == ("completed", 1)
 
 
-def test_an_endpoint_that_is_gone_pauses_nothing_once_there_is_another(place: Place) -> None:
+async def test_an_endpoint_that_is_gone_pauses_nothing_once_there_is_another(store: Store) -> None:
     clock = Clock()
-    with place.open(clock=clock) as onefold:
+    onefold = store.open(clock=clock)
+    async with Receiver() as new:
 
-        async def play() -> None:
-            async with Receiver() as new:
+        async def moves(received: Received, writer: asyncio.StreamWriter) -> None:
+            await make_queue(onefold, new)
+            await says(410)(received, writer)
 
-                async def moves(received: Received, writer: asyncio.StreamWriter) -> None:
-                    await make_queue(onefold, new)
-                    await says(410)(received, writer)
+        async with Receiver(moves) as old, pushing(onefold) as courier:
+            await make_queue(onefold, old)
+            (job_id,) = await publish(onefold)
+            await until(lambda: _is_deferred(onefold, job_id, fence=1))
+            await until(partial(_knows, courier, new.url))
+            clock.advance(timedelta(minutes=1))
+            courier.changed()
+            await ended(onefold, job_id)
 
-                async with Receiver(moves) as old, pushing(onefold) as courier:
-                    await make_queue(onefold, old)
-                    (job_id,) = await publish(onefold)
-                    await until(lambda: _is_deferred(onefold, job_id, fence=1))
-                    await until(partial(_knows, courier, new.url))
-                    clock.advance(timedelta(minutes=1))
-                    courier.changed()
-                    await ended(onefold, job_id)
-
-            assert (len(old.received), new.told("attempt")) == (1, [1])
-
-        perform(play, onefold)
+    assert (len(old.received), new.told("attempt")) == (1, [1])
 
 
-def test_two_couriers_deliver_once(place: Place) -> None:
-    with opened(place) as onefold, opened(place) as another:
+async def test_two_couriers_deliver_once(store: Store) -> None:
+    onefold, another = store.open(), store.open()
+    async with Receiver() as receiver:
+        await make_queue(onefold, receiver)
+        ids = await publish(onefold, 100)
+        async with pushing(onefold), pushing(another):
+            await ended(onefold, *ids)
+        await another.aclose()
 
-        async def play() -> None:
-            async with Receiver() as receiver:
-                await make_queue(onefold, receiver)
-                ids = await publish(onefold, 100)
-                async with pushing(onefold), pushing(another):
-                    await ended(onefold, *ids)
-                await another.aclose()
-
-            assert Counter(receiver.told("id")) == Counter(ids)
-            assert set(receiver.told("attempt")) == {1}
-
-        perform(play, onefold)
+    assert Counter(receiver.told("id")) == Counter(ids)
+    assert set(receiver.told("attempt")) == {1}
 
 
-def test_queues_come_change_and_go_while_it_runs(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_queues_come_change_and_go_while_it_runs(onefold: Onefold) -> None:
+    async with (
+        Receiver() as first,
+        Receiver() as second,
+        pushing(onefold, refresh=timedelta(minutes=1)) as courier,
+    ):
+        for receiver in (first, second):
+            await make_queue(onefold, receiver)
+            courier.changed()
+            await until(partial(_knows, courier, receiver.url))
+            (job_id,) = await publish(onefold)
+            await ended(onefold, job_id)
+        await make_queue(onefold, None)
+        courier.changed()
+        await until(lambda: not courier._queues)
+        (left,) = await publish(onefold)
+        (taken,) = await onefold.deliveries.atake(["hooks"], worker="w", lease=timedelta(minutes=1))
+        assert taken.id == left
 
-        async def play() -> None:
-            async with (
-                Receiver() as first,
-                Receiver() as second,
-                pushing(onefold, refresh=timedelta(minutes=1)) as courier,
-            ):
-                for receiver in (first, second):
-                    await make_queue(onefold, receiver)
-                    courier.changed()
-                    await until(partial(_knows, courier, receiver.url))
-                    (job_id,) = await publish(onefold)
-                    await ended(onefold, job_id)
-                await make_queue(onefold, None)
-                courier.changed()
-                await until(lambda: not courier._queues)
-                (left,) = await publish(onefold)
-                (taken,) = await onefold.deliveries.atake(
-                    ["hooks"], worker="w", lease=timedelta(minutes=1)
-                )
-                assert taken.id == left
-
-            assert (len(first.received), len(second.received)) == (1, 1)
-
-        perform(play, onefold)
+    assert (len(first.received), len(second.received)) == (1, 1)
 
 
 def _knows(courier: PushWorker, url: str) -> bool:
@@ -465,28 +375,23 @@ def _knows(courier: PushWorker, url: str) -> bool:
     return queue is not None and queue.endpoint == url
 
 
-def test_secrets_are_rotated_while_it_runs(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_secrets_are_rotated_while_it_runs(onefold: Onefold) -> None:
+    new, old = SigningSecret("whsec_" + "bmV3" * 8), SigningSecret(SECRET)
+    async with Receiver() as receiver, pushing(onefold) as courier:
+        for secrets in ((old,), (new, old), (new,)):
+            await make_queue(
+                onefold,
+                receiver,
+                signing_secret=secrets[0].secret,
+                previous_secrets=secrets[1:],
+            )
+            courier.changed()
+            await until(partial(_signs_with, courier, secrets))
+            (job_id,) = await publish(onefold)
+            await ended(onefold, job_id)
 
-        async def play() -> None:
-            new, old = SigningSecret("whsec_" + "bmV3" * 8), SigningSecret(SECRET)
-            async with Receiver() as receiver, pushing(onefold) as courier:
-                for secrets in ((old,), (new, old), (new,)):
-                    await make_queue(
-                        onefold,
-                        receiver,
-                        signing_secret=secrets[0].secret,
-                        previous_secrets=secrets[1:],
-                    )
-                    courier.changed()
-                    await until(partial(_signs_with, courier, secrets))
-                    (job_id,) = await publish(onefold)
-                    await ended(onefold, job_id)
-
-            signed = [one.headers["webhook-signature"].split() for one in receiver.received]
-            assert [len(signatures) for signatures in signed] == [1, 2, 1]
-
-        perform(play, onefold)
+    signed = [one.headers["webhook-signature"].split() for one in receiver.received]
+    assert [len(signatures) for signatures in signed] == [1, 2, 1]
 
 
 def _signs_with(courier: PushWorker, secrets: tuple[SigningSecret, ...]) -> bool:
@@ -497,76 +402,46 @@ def _signs_with(courier: PushWorker, secrets: tuple[SigningSecret, ...]) -> bool
 @pytest.mark.parametrize(
     "endpoint", ["http://127.0.0.1:9/", "http://localhost:9/", "http://127.1/"]
 )
-def test_an_endpoint_inside_is_refused_with_a_sentence(place: Place, endpoint: str) -> None:
-    with opened(place) as onefold:
+async def test_an_endpoint_inside_is_refused_with_a_sentence(
+    onefold: Onefold, endpoint: str
+) -> None:
+    async with pushing(onefold, allow=()):
+        await make_queue(onefold, endpoint)
+        (job_id,) = await publish(onefold, max_attempts=1)
+        await ended(onefold, job_id)
 
-        async def play() -> None:
-            async with pushing(onefold, allow=()):
-                await make_queue(onefold, endpoint)
-                (job_id,) = await publish(onefold, max_attempts=1)
-                await ended(onefold, job_id)
-
-            job = await job_of(onefold, job_id)
-            assert job.error is not None
-            assert job.error["message"].startswith("endpoint ")
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert job.error is not None
+    assert job.error["message"].startswith("endpoint ")
 
 
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_a_push_under_way_is_waited_for_at_the_end(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_a_push_under_way_is_waited_for_at_the_end(onefold: Onefold) -> None:
+    goes = asyncio.Event()
 
-        async def play() -> None:
-            goes = asyncio.Event()
+    async def waits(received: Received, writer: asyncio.StreamWriter) -> None:
+        await goes.wait()
+        await says(200)(received, writer)
 
-            async def waits(received: Received, writer: asyncio.StreamWriter) -> None:
-                await goes.wait()
-                await says(200)(received, writer)
+    async with Receiver(waits) as receiver:
+        await make_queue(onefold, receiver)
+        (job_id,) = await publish(onefold)
+        async with pushing(onefold):
+            await until(lambda: receiver.received)
+            asyncio.get_running_loop().call_soon(goes.set)
 
-            async with Receiver(waits) as receiver:
-                await make_queue(onefold, receiver)
-                (job_id,) = await publish(onefold)
-                async with pushing(onefold):
-                    await until(lambda: receiver.received)
-                    asyncio.get_running_loop().call_soon(goes.set)
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt) == ("completed", 1)
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.attempt) == ("completed", 1)
 
 
-def test_what_does_not_end_within_the_grace_is_handed_back(place: Place) -> None:
-    with opened(place) as onefold:
+async def test_what_does_not_end_within_the_grace_is_handed_back(onefold: Onefold) -> None:
+    async with Receiver(hangs) as receiver:
+        await make_queue(onefold, receiver, timeout=timedelta(seconds=600))
+        (job_id,) = await publish(onefold)
+        async with pushing(onefold, grace=timedelta(seconds=1)):
+            await until(lambda: receiver.received)
 
-        async def play() -> None:
-            async with Receiver(hangs) as receiver:
-                await make_queue(onefold, receiver, timeout=timedelta(seconds=600))
-                (job_id,) = await publish(onefold)
-                async with pushing(onefold, grace=timedelta(seconds=1)):
-                    await until(lambda: receiver.received)
-
-            job = await job_of(onefold, job_id)
-            assert (job.state, job.attempt) == ("ready", 0)
-
-        perform(play, onefold)
-
-
-def test_a_payload_is_pushed_as_the_bytes_that_were_published(place: Place) -> None:
-    payload = b'{"exact": 0.12345678901234567890, "e": 1e5, "tiny": 1e-400}'
-    with opened(place) as onefold:
-
-        async def play() -> None:
-            async with Receiver() as receiver, pushing(onefold):
-                await make_queue(onefold, receiver)
-                reply = await Api(onefold)(
-                    "POST", "/v1/queues/hooks/jobs", raw=b'{"payload": %s}' % payload
-                )
-                await ended(onefold, reply.json["id"])
-
-            assert b'"payload":%s,' % payload in receiver.received[0].body
-
-        perform(play, onefold)
+    job = await job_of(onefold, job_id)
+    assert (job.state, job.attempt) == ("ready", 0)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from onefold import Onefold
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.push.response_policy import NoResponse, PushResponse
 from onefold.push.sender import PushSender
 from tests.fixtures.certificates import Authority
-from tests.fixtures.place import Place
+from tests.fixtures.patience import HANG
 from tests.push.receiver import Receiver
 from tests.push.stage import job_of, make_queue, publish, pushing
-from tests.worker.stage import ended, opened, perform
+from tests.worker.stage import ended
 
-LONG = 20.0
 HOST = "hooks.example"
 
 
@@ -41,7 +41,7 @@ async def post(
     async with Receiver(tls=tls) as receiver:
         sender = PushSender(AddressPolicy(["127.0.0.1"]), connections=10, lookup=lookup)
         place = endpoint(f"https://{host}:{receiver.port}/hook")
-        exchanges = [await sender.post(place, b"{}", {}, within=LONG) for _ in range(tries)]
+        exchanges = [await sender.post(place, b"{}", {}, within=HANG) for _ in range(tries)]
         await sender.close()
     return exchanges[-1], receiver
 
@@ -111,27 +111,24 @@ def test_a_file_of_authorities_that_cannot_be_read_is_told_of(
     assert caplog.messages.count(told) == 1
 
 
-def test_a_bad_certificate_is_a_failure_of_the_attempt(place: Place, authority: Authority) -> None:
-    with opened(place) as onefold:
+async def test_a_bad_certificate_is_a_failure_of_the_attempt(
+    onefold: Onefold, authority: Authority
+) -> None:
+    bad = authority.server("127.0.0.1", life=timedelta(hours=-1))
+    async with (
+        Receiver(tls=bad) as expired,
+        Receiver(tls=authority.server("127.0.0.1")) as good,
+        pushing(onefold),
+    ):
+        await make_queue(onefold, expired, "expired")
+        await make_queue(onefold, good, "good")
+        (failed,) = await publish(onefold, queue="expired", max_attempts=2)
+        (done,) = await publish(onefold, queue="good")
+        await ended(onefold, failed, done)
 
-        async def play() -> None:
-            bad = authority.server("127.0.0.1", life=timedelta(hours=-1))
-            async with (
-                Receiver(tls=bad) as expired,
-                Receiver(tls=authority.server("127.0.0.1")) as good,
-                pushing(onefold),
-            ):
-                await make_queue(onefold, expired, "expired")
-                await make_queue(onefold, good, "good")
-                (failed,) = await publish(onefold, queue="expired", max_attempts=2)
-                (done,) = await publish(onefold, queue="good")
-                await ended(onefold, failed, done)
-
-            job = await job_of(onefold, failed)
-            assert job.state == "dead"
-            assert job.error is not None
-            assert "certificate has expired" in job.error["message"]
-            assert (await job_of(onefold, done)).state == "completed"
-            assert (expired.received, len(good.received)) == ([], 1)
-
-        perform(play, onefold)
+    job = await job_of(onefold, failed)
+    assert job.state == "dead"
+    assert job.error is not None
+    assert "certificate has expired" in job.error["message"]
+    assert (await job_of(onefold, done)).state == "completed"
+    assert (expired.received, len(good.received)) == ([], 1)

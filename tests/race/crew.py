@@ -17,13 +17,13 @@ from uuid import uuid4
 import pytest
 
 from onefold import Onefold
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
-from tests.fixtures.soak import SOAK
 
 T = TypeVar("T")
 
 SIZE = 4
-DEADLINE = 1_000.0 if SOAK else 50.0
+DEADLINE = HANG
 IMPORTED = [
     "__main__", "pytest", "onefold.databases.borrowed.postgres", "tests.race.waiting",
     "tests.crash.enqueueing", "tests.crash.delivering", "tests.crash.operating",

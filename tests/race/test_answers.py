@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.race import answers, audit
 from tests.race.answers import Answered, Did, Freed, Line, Undone
 from tests.race.crew import DEADLINE, Crew, processes, values

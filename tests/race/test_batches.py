@@ -9,7 +9,7 @@ import pytest
 from onefold import Enqueued, NewJob
 from onefold.model.job import OnDuplicate
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import proved, repetitions
 from tests.race.crew import Answer, Crew, Racer, race_tasks, race_threads, values
 
 ROUNDS = repetitions(10, soak=500)
@@ -61,7 +61,7 @@ def _first_by_key(jobs: list[NewJob], answers: list[Enqueued]) -> dict[str, Enqu
 
 
 @pytest.mark.parametrize("on_duplicate", ["keep", "replace", "rerun"])
-@pytest.mark.parametrize("racers", ["processes", "transactions", "threads", "tasks"])
+@pytest.mark.parametrize("racers", ["processes", *proved("transactions", "threads", "tasks")])
 def test_batches_with_shared_keys_in_different_orders_agree_on_every_key(
     place: Place, crew: Crew, racers: str, on_duplicate: OnDuplicate
 ) -> None:

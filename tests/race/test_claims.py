@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from onefold import LeaseLost, OutcomeUnknown
-from onefold.claims import Busy, Claim, Done, Replay, Unknown, Won
+from onefold.claims import Busy, Claim, Done, Replay, Won
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import proved, repetitions
 from tests.race.crew import Crew, Racer, errors, race_tasks, race_threads, values
 
 ROUNDS = repetitions(5, soak=300)
@@ -38,7 +38,7 @@ def claims_by(racers: str, crew: Crew, place: Place, key: str, **options: Any) -
     return values(race_tasks(place, aclaim, key, options))
 
 
-@pytest.mark.parametrize("racers", ["processes", "threads", "tasks"])
+@pytest.mark.parametrize("racers", ["processes", *proved("threads", "tasks")])
 def test_of_many_claims_one_is_won_and_the_others_are_busy_and_then_replayed(
     place: Place, crew: Crew, racers: str
 ) -> None:
@@ -54,7 +54,7 @@ def test_of_many_claims_one_is_won_and_the_others_are_busy_and_then_replayed(
         assert {answer.result for answer in later if isinstance(answer, Replay)} == {"done"}
 
 
-@pytest.mark.parametrize("racers", ["processes", "threads", "tasks"])
+@pytest.mark.parametrize("racers", ["processes", *proved("threads", "tasks")])
 @pytest.mark.parametrize("takeover", ["rerun", "resume"])
 def test_a_claim_whose_holder_vanished_is_taken_over_by_one(
     place: Place, crew: Crew, racers: str, takeover: Any
@@ -73,37 +73,8 @@ def test_a_claim_whose_holder_vanished_is_taken_over_by_one(
             onefold.keys.settle(won.claim, "in time")
 
 
-def test_a_refused_takeover_is_unknown_to_everybody(place: Place, crew: Crew) -> None:
-    key = uuid4().hex
-    with place.open() as onefold:
-        first = onefold.claim("race", key, lease=INSTANT, takeover="refuse")
-        assert isinstance(first, Won)
-    answers = claims_by("processes", crew, place, key, lease=HOUR, takeover="rerun")
-    assert kinds(answers) == {"Unknown": len(answers)}
-    assert {answer.fence for answer in answers if isinstance(answer, Unknown)} == {
-        first.claim.fence
-    }
-
-
 def settle(racer: Racer, held: Claim) -> None:
     racer.onefold.keys.settle(held, racer.rank)
-
-
-@pytest.mark.parametrize("left", ["settled", "released"])
-def test_a_claim_that_is_given_up_or_expired_is_won_by_one(
-    place: Place, crew: Crew, left: str
-) -> None:
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        with place.open() as onefold:
-            first = onefold.claim("race", key, lease=HOUR, retention=INSTANT)
-            assert isinstance(first, Won)
-            if left == "released":
-                onefold.keys.release(first.claim)
-            else:
-                onefold.keys.settle(first.claim)
-        answers = claims_by("processes", crew, place, key, lease=HOUR)
-        assert kinds(answers) == {"Won": 1, "Busy": len(answers) - 1}
 
 
 def once(racer: Racer, key: str) -> int | None:

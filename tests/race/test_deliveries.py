@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from onefold import Job, NewJob, WrongState
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import repetitions
 from tests.race.crew import Crew, Racer, race_tasks, race_threads, values
 
 HOUR = timedelta(hours=1)

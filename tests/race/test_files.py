@@ -10,29 +10,26 @@ import pytest
 from onefold import DatabaseBusy, Enqueued
 from onefold.operations.migrations import latest
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import proved, repetitions
 from tests.race.crew import Crew, Racer, race_threads, together, values
 
 
-def open_and_enqueue(racer: Racer, url: str, schema: str) -> Enqueued:
-    with Place(url, schema).open() as onefold:
-        if url.startswith("postgresql"):
-            onefold.migrate()
+def open_and_enqueue(racer: Racer, url: str) -> Enqueued:
+    with Place(url).open() as onefold:
         return onefold.enqueue("first", unique_key="k")
 
 
-@pytest.mark.parametrize("racers", ["processes", "threads"])
+@pytest.mark.parametrize("racers", ["processes", *proved("threads")])
 def test_a_file_that_is_new_to_everybody_is_migrated_once(
-    place: Place, crew: Crew, tmp_path: Path, racers: str
+    crew: Crew, migrated_sqlite_url: str, tmp_path: Path, racers: str
 ) -> None:
+    warm = Place(migrated_sqlite_url)
     for number in range(repetitions(10, soak=300)):
-        new = place._replace(url=f"sqlite:///{tmp_path / str(number)}.db")
-        if place.on_postgres:
-            new = place
+        new = Place(f"sqlite:///{tmp_path / str(number)}.db")
         if racers == "processes":
-            answers = values(crew.race(place, open_and_enqueue, *new))
+            answers = values(crew.race(warm, open_and_enqueue, new.url))
         else:
-            answers = values(race_threads(place, open_and_enqueue, *new))
+            answers = values(race_threads(warm, open_and_enqueue, new.url))
         assert len({answer.id for answer in answers}) == 1
         numbers = [number for (number,) in new.rows("select number from {migration}")]
         assert sorted(numbers) == list(range(1, latest("sqlite") + 1))
@@ -66,9 +63,7 @@ def test_processes_that_write_back_to_back_all_progress(
     assert place.rows("select count(*) from {job}") == [(sum(written),)]
 
 
-def test_a_thread_is_not_blamed_for_a_connection_that_is_no_longer_its_own(
-    sqlite_url: str,
-) -> None:
+def test_a_thread_is_not_blamed_for_a_connection_that_is_no_longer_its_own(sqlite_url: str) -> None:
     """Python gives the address of a closed connection to the next one, in whatever thread."""
     place = Place(sqlite_url)
     with place.open(busy_timeout=timedelta(milliseconds=20)) as onefold:

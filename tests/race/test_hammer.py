@@ -9,7 +9,7 @@ import pytest
 
 from onefold import NewJob
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import proved, repetitions
 from tests.race import audit
 from tests.race.crew import Crew, race_threads, values
 from tests.race.hammer import SCOPES, hammer
@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 FIRST: Any = {"worker": "last", "lease": DAY}
 
 
-@pytest.mark.parametrize("racers", ["processes", "threads"])
+@pytest.mark.parametrize("racers", ["processes", *proved("threads")])
 def test_whatever_happens_at_once_no_rule_is_broken_at_any_moment(
     place: Place, crew: Crew, racers: str
 ) -> None:

@@ -1,6 +1,6 @@
 """Who does not wait for an open transaction, on PostgreSQL. On SQLite the wait is for the file.
 
-Each call here has so little patience that it would fail if it had to wait.
+A call that had to wait would fail: the transaction stays open until the call has returned.
 """
 
 from collections.abc import Iterator
@@ -8,16 +8,15 @@ from datetime import timedelta
 from threading import Event
 from typing import Any
 
-import psycopg
 import pytest
 
 from onefold import NewJob, Onefold, SerializationConflict
 from onefold.claims import Busy, Replay, Won
+from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.race.waiting import Second, until
 
 HOUR = timedelta(hours=1)
-SOON = timedelta(milliseconds=50)
 FIRST: Any = {"worker": "first", "lease": HOUR}
 
 ENDS = pytest.mark.parametrize("end", ["commit", "rollback"])
@@ -25,7 +24,7 @@ ENDS = pytest.mark.parametrize("end", ["commit", "rollback"])
 
 @pytest.fixture
 def onefold(postgres_place: Place) -> Iterator[Onefold]:
-    with postgres_place.open(busy_timeout=SOON) as opened:
+    with postgres_place.open(busy_timeout=LOCK) as opened:
         yield opened
 
 
@@ -175,39 +174,6 @@ def test_replays_of_a_settled_claim_do_not_wait_for_each_other(
     assert isinstance(onefold.claim("scope", "k"), Replay)
 
 
-def test_a_holder_newer_than_the_callers_snapshot_is_a_serialization_conflict(
-    postgres_place: Place, onefold: Onefold
-) -> None:
-    with postgres_place.connection() as connection:
-        connection.execute("begin isolation level repeatable read")
-        connection.execute("select 1")
-        onefold.enqueue("a", unique_key="k")
-        with pytest.raises(SerializationConflict):
-            onefold.within(connection).enqueue("a", unique_key="k")
-        connection.execute("rollback")
-        connection.execute("begin isolation level repeatable read")
-        assert onefold.within(connection).enqueue("a", unique_key="k").duplicate
-        connection.execute("commit")
-
-
-@ENDS
-def test_our_own_transactions_are_read_committed_whatever_the_server_prefers(
-    postgres_place: Place, onefold: Onefold, caller: Any, end: str
-) -> None:
-    separator = "&" if "?" in postgres_place.url else "?"
-    options = "options=-cdefault_transaction_isolation%3Dserializable"
-    strict = postgres_place._replace(url=f"{postgres_place.url}{separator}{options}")
-    with strict.connection() as connection:
-        assert connection.execute("show transaction_isolation").fetchone() == ("serializable",)
-    first = onefold.within(caller).enqueue("a", unique_key="k")
-    with Second(strict, lambda other: other.enqueue("a", unique_key="k")) as second:
-        second.is_waiting()
-        caller.execute(end)
-        answer = second.answer()
-    assert answer.duplicate == (end == "commit")
-    assert (answer.id == first.id) == (end == "commit")
-
-
 def test_of_two_callers_who_cross_two_keys_one_is_told_of_the_deadlock(
     postgres_place: Place, onefold: Onefold, caller: Any
 ) -> None:
@@ -254,10 +220,3 @@ def test_a_deadlock_of_our_own_is_retried_and_nobody_hears_of_it(
     assert batch.inserted == 0
     assert batch[0].id == answer.id
     assert len(onefold.find()) == 2
-
-
-def test_psycopg_is_not_left_in_a_failed_transaction(postgres_place: Place) -> None:
-    with postgres_place.open() as onefold, postgres_place.transaction() as connection:
-        onefold.within(connection).enqueue("a", unique_key="k")
-        assert onefold.within(connection).enqueue("a", unique_key="k").duplicate
-        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS

@@ -1,18 +1,16 @@
 """N enqueues of one key at once: one new, N-1 duplicates with its id, no error (rule 3)."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 import pytest
 
 from onefold import AlreadyEnqueued, Enqueued, InvalidInput, KeyReused
-from onefold.model.delivery import Delivery
 from onefold.model.queue import Queue, QueueSettings
 from tests.fixtures.place import Place
-from tests.fixtures.soak import repetitions
+from tests.fixtures.proof import proved, repetitions
 from tests.race.crew import Answer, Crew, Racer, errors, race_tasks, race_threads, values
 
 ROUNDS = repetitions(2, soak=200)
@@ -40,7 +38,7 @@ def _for(racer: Racer, options: Options) -> Options:
     }
 
 
-@pytest.fixture(params=["processes", "threads", "tasks"])
+@pytest.fixture(params=["processes", *proved("threads", "tasks")])
 def race(request: pytest.FixtureRequest) -> Race:
     """The same race between processes, threads, and tasks."""
     if request.param == "threads":
@@ -94,21 +92,6 @@ def test_of_many_publishes_one_is_new_and_the_others_are_its_duplicates(
             assert onefold.enqueue("race", idempotency_key=key).id == job_id
 
 
-def test_publish_keys_of_their_own_do_not_help_those_who_share_a_unique_key(
-    race: Race, place: Place
-) -> None:
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        options = {"unique_key": key, "idempotency_key": key + "{rank}"}
-        job_id = winner(race(place, options))
-        with place.open() as onefold:
-            onefold.cancel(job_id)
-            # Each publish key stands for the job that was answered, also where another made it.
-            again = race(place, options)
-            assert {answer.id for answer in values(again)} == {job_id}
-            assert all(answer.duplicate for answer in values(again))
-
-
 @pytest.mark.parametrize("running", [False, True], ids=["queued", "running"])
 def test_a_window_that_is_over_is_taken_by_one(race: Race, place: Place, *, running: bool) -> None:
     for _ in range(ROUNDS):
@@ -123,44 +106,6 @@ def test_a_window_that_is_over_is_taken_by_one(race: Race, place: Place, *, runn
                 ["accepted"] if running else []
             )
             assert {job.id for job in onefold.find(unique_key=key)} == {holder.id, job_id}
-
-
-def test_a_holder_that_expired_while_it_waited_gives_its_key_to_one(
-    race: Race, place: Place
-) -> None:
-    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        with place.open(clock=lambda: long_ago) as past:
-            holder = past.enqueue("race", unique_key=key, expires_at=long_ago + HOUR)
-        job_id = winner(race(place, {"unique_key": key}))
-        with place.open() as onefold:
-            states = {job.id: (job.state, job.reason) for job in onefold.find(unique_key=key)}
-        assert states == {holder.id: ("dead", "expired"), job_id: ("ready", None)}
-
-
-HELD: dict[str, Options] = {
-    "ready": {"unique_while": "queued"},
-    "running": {"unique_while": "active"},
-    "completed": {"unique_while": "exists"},
-    "completed, for an hour": {"unique_for": HOUR},
-}
-
-
-@pytest.mark.parametrize("state", HELD)
-def test_a_key_that_is_held_gives_everybody_its_holder(
-    race: Race, place: Place, state: str
-) -> None:
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        with place.open() as onefold:
-            holder = onefold.enqueue("race", unique_key=key, queue=key, **HELD[state])
-            taken = onefold.deliveries.take([key if state != "ready" else "empty"], **FIRST)
-            if state.startswith("completed"):
-                onefold.deliveries.finish(taken)
-        answers = values(race(place, {"unique_key": key, "unique_while": "queued"}))
-        assert {(answer.id, answer.duplicate) for answer in answers} == {(holder.id, True)}
-        assert {answer.state for answer in answers} == {state.partition(",")[0]}
 
 
 def test_with_raise_one_is_new_and_the_others_are_told_the_holder(race: Race, place: Place) -> None:
@@ -193,74 +138,6 @@ def test_with_mismatches_refused_one_payload_wins(race: Race, place: Place) -> N
             assert onefold.get(job_id) is not None
 
 
-@pytest.mark.parametrize("on_duplicate", ["replace", "rerun"])
-def test_a_queued_holder_takes_the_payload_of_whoever_came_last(
-    race: Race, place: Place, on_duplicate: str
-) -> None:
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        options = {"unique_key": key, "payload": "{rank}", "on_duplicate": on_duplicate}
-        with place.open() as onefold:
-            holder = onefold.enqueue("race", "first", unique_key=key)
-            answers = values(race(place, options))
-            assert {(answer.id, answer.replaced) for answer in answers} == {(holder.id, True)}
-            (job,) = onefold.find(unique_key=key)
-            assert job.payload in {str(rank) for rank in range(len(answers))}
-
-
-def test_a_running_holder_gets_exactly_one_successor(race: Race, place: Place) -> None:
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        options = {"unique_key": key, "payload": "{rank}", "on_duplicate": "rerun", "queue": key}
-        with place.open() as onefold:
-            holder = onefold.enqueue("race", "first", unique_key=key, queue=key)
-            taken = onefold.deliveries.take([key], **FIRST)
-            answers = values(race(place, options))
-            assert {(answer.id, answer.duplicate) for answer in answers} == {(holder.id, True)}
-            ended, (successor,) = onefold.deliveries.finish_and_take(
-                taken, [key], limit=10, **FIRST
-            )
-            assert [one.status for one in ended] == ["accepted"]
-            assert successor.payload in {str(rank) for rank in range(len(answers))}
-
-
-def test_a_delivery_that_is_finished_by_its_name_gives_its_successor(place: Place) -> None:
-    with place.open() as onefold:
-        onefold.enqueue("race", "first", unique_key="k")
-        (taken,) = onefold.deliveries.take(**FIRST)
-        onefold.enqueue("race", "second", unique_key="k", on_duplicate="rerun")
-        named = Delivery(taken.id, taken.fence)
-        ended, (successor,) = onefold.deliveries.finish_and_take([named], limit=10, **FIRST)
-        assert [one.status for one in ended] == ["accepted"]
-        assert successor.payload == "second"
-
-
-def enqueue_or_finish(racer: Racer, key: str) -> Enqueued | None:
-    """One of them ends the holder while the others ask for its key."""
-    if racer.rank == 0:
-        (job,) = racer.onefold.find(unique_key=key, state="running")
-        racer.onefold.deliveries.finish([job])
-        return None
-    return racer.onefold.enqueue("race", unique_key=key, queue=key)
-
-
-@pytest.mark.parametrize("racers", ["processes", "threads"])
-def test_a_key_that_is_given_up_meanwhile_has_one_new_holder_at_most(
-    place: Place, crew: Crew, racers: str
-) -> None:
-    start = partial(crew.race, place) if racers == "processes" else partial(race_threads, place)
-    for _ in range(repetitions(5, soak=400)):
-        key = uuid4().hex
-        with place.open() as onefold:
-            holder = onefold.enqueue("race", unique_key=key, queue=key)
-            onefold.deliveries.take([key], **FIRST)
-            found = [answer for answer in values(start(enqueue_or_finish, key)) if answer]
-            new = {answer.id for answer in found if answer.inserted}
-            assert len(new) <= 1
-            assert {answer.id for answer in found if answer.duplicate} <= {holder.id} | new
-            assert {job.id for job in onefold.find(unique_key=key)} == {holder.id} | new
-
-
 def save_new_queue(racer: Racer, name: str) -> Queue:
     return racer.onefold.queues.save(name, QueueSettings(max_attempts=racer.rank + 1), new=True)
 
@@ -275,3 +152,22 @@ def test_a_new_queue_of_several_callers_has_the_settings_of_one_and_the_others_k
         assert {type(error) for error in errors(answers)} == {InvalidInput}
         with place.open() as onefold:
             assert onefold.queues.get(name) == won
+
+
+def expire(racer: Racer, key: str) -> Enqueued:
+    """Publish a key whose time is over, and whose job has ended."""
+    return racer.onefold.enqueue("publish", idempotency_key=key, unique_key=f"{key}:{racer.rank}")
+
+
+def test_a_publish_key_that_is_over_is_taken_over_once(place: Place, crew: Crew) -> None:
+    with place.open() as onefold:
+        for number in range(repetitions(10, soak=300)):
+            key = f"k{number}"
+            first = onefold.enqueue("publish", idempotency_key=key, idempotency_for=INSTANT)
+            onefold.cancel(first.id)
+
+            answers = values(crew.race(place, expire, key))
+
+            assert sum(answer.inserted for answer in answers) == 1
+            assert len({answer.id for answer in answers}) == 1
+            assert answers[0].id != first.id

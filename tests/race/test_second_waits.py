@@ -5,17 +5,20 @@ Rule 6: the second waits; the first commits → duplicate; rolls back → new.
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from onefold import DatabaseBusy, Enqueued, NewJob, Onefold, WouldDeadlock
 from onefold.claims import Replay, Won
+from tests.fixtures.patience import BRIEF
 from tests.fixtures.place import Place
 from tests.race.waiting import Second, take_within
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 HOUR = timedelta(hours=1)
-SOON = timedelta(milliseconds=50)
 INSTANT = timedelta(microseconds=1)
 FIRST: Any = {"worker": "first", "lease": HOUR}
 
@@ -54,18 +57,25 @@ def by_window(onefold: Any) -> Enqueued:
     return answer
 
 
+def one_after_the_other(
+    place: Place, onefold: Onefold, end: str, first: Callable[[Any], T], second: Callable[[Any], U]
+) -> tuple[T, U]:
+    """A call in an open transaction, and another call that waits for the end of it."""
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        answer = first(onefold.within(connection))
+        with Second(place, second) as waiting:
+            waiting.is_waiting()
+            connection.execute(end)
+            return answer, waiting.answer()
+
+
 @ENDS
 @pytest.mark.parametrize("by", [by_unique_key, by_publish_key, by_both_keys, by_batch])
 def test_the_second_waits_for_the_first_and_is_its_duplicate_or_new(
     place: Place, onefold: Onefold, by: Callable[[Any], Enqueued], end: str
 ) -> None:
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        first = by(onefold.within(connection))
-        with Second(place, by) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    first, answer = one_after_the_other(place, onefold, end, by, by)
     assert first.inserted
     if end == "commit":
         assert (answer.id, answer.duplicate) == (first.id, True)
@@ -81,13 +91,7 @@ def test_a_publish_or_a_batch_waits_for_an_open_holder_of_its_unique_key(
     place: Place, onefold: Onefold, by: Callable[[Any], Enqueued], end: str
 ) -> None:
     """The publish key then stands for the holder, or for the new job."""
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        first = by_unique_key(onefold.within(connection))
-        with Second(place, by) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    first, answer = one_after_the_other(place, onefold, end, by_unique_key, by)
     assert answer.duplicate == (end == "commit")
     assert (answer.id == first.id) == (end == "commit")
     assert by(onefold).id == answer.id
@@ -99,14 +103,8 @@ def test_of_two_who_meet_a_window_that_is_over_one_is_new(
     place: Place, onefold: Onefold, end: str
 ) -> None:
     old = onefold.enqueue("a", unique_key="k", unique_for=INSTANT)
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        first = by_window(onefold.within(connection))
-        assert first.inserted
-        with Second(place, by_window) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    first, answer = one_after_the_other(place, onefold, end, by_window, by_window)
+    assert first.inserted
     assert answer.id != old.id
     assert answer.duplicate == (end == "commit")
     assert len(onefold.find(unique_key="k")) == 2
@@ -117,13 +115,9 @@ def test_a_replay_waits_for_an_open_enqueue_of_its_key(
     place: Place, onefold: Onefold, end: str
 ) -> None:
     dead = _dead_letter(onefold)
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        newer = by_unique_key(onefold.within(connection))
-        with Second(place, lambda other: other.replay(dead)) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    newer, answer = one_after_the_other(
+        place, onefold, end, by_unique_key, lambda other: other.replay(dead)
+    )
     job = onefold.get(dead)
     assert job is not None
     if end == "commit":
@@ -138,13 +132,10 @@ def test_an_enqueue_waits_for_an_open_replay_and_there_is_no_gap(
 ) -> None:
     """The replay's placeholder is gone before its transaction is; the key is not free meanwhile."""
     dead = _dead_letter(onefold)
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        assert onefold.within(connection).replay(dead).inserted
-        with Second(place, by_unique_key) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    replayed, answer = one_after_the_other(
+        place, onefold, end, lambda within: within.replay(dead), by_unique_key
+    )
+    assert replayed.inserted
     if end == "commit":
         assert (answer.id, answer.duplicate) == (dead, True)
     else:
@@ -158,13 +149,9 @@ def test_of_two_replays_of_one_job_the_second_is_answered_with_the_job_itself(
     place: Place, onefold: Onefold, end: str
 ) -> None:
     dead = _dead_letter(onefold)
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        onefold.within(connection).replay(dead)
-        with Second(place, lambda other: other.replay(dead)) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    _, answer = one_after_the_other(
+        place, onefold, end, lambda within: within.replay(dead), lambda other: other.replay(dead)
+    )
     assert (answer.id, answer.duplicate) == (dead, end == "commit")
     assert len(onefold.find(unique_key="k")) == 1
 
@@ -229,16 +216,16 @@ def test_our_own_call_gives_up_in_time_and_names_within(place: Place, onefold: O
         connection.execute(place.begin)
         by_unique_key(onefold.within(connection))
         # In a thread of its own, so that nobody can tell whose transaction it waits for.
-        with Second(place, by_unique_key, busy_timeout=SOON) as second:
+        with Second(place, by_unique_key, busy_timeout=BRIEF) as second:
             with pytest.raises(DatabaseBusy, match="within") as refused:
                 second.answer()
-            assert refused.value.waited >= SOON
+            assert refused.value.waited >= BRIEF
         connection.execute("commit")
     assert by_unique_key(onefold).duplicate
 
 
 def test_a_call_that_waits_for_its_own_thread_is_told_so(place: Place) -> None:
-    with place.open(busy_timeout=SOON) as onefold, place.connection() as connection:
+    with place.open(busy_timeout=BRIEF) as onefold, place.connection() as connection:
         connection.execute(place.begin)
         first = by_unique_key(onefold.within(connection))
         with pytest.raises((DatabaseBusy, WouldDeadlock), match="within"):

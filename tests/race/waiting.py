@@ -21,11 +21,9 @@ from onefold import Job, Onefold
 from onefold.model.delivery import take_order
 from onefold.operations import deliveries
 from tests.fixtures.place import Place
-from tests.race.crew import warm
+from tests.race.crew import DEADLINE, warm
 
 T = TypeVar("T")
-
-DEADLINE = 20.0
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from onefold_contract.cases import answers, on_duplicate, publish_keys, scopes, suppressed
 from tests.fixtures.citus import distribute
-from tests.fixtures.soak import SOAK
+from tests.fixtures.proof import SOAK
 from tests.sql_function.from_sql import FromSql
 
 if TYPE_CHECKING:

@@ -234,15 +234,6 @@ def test_a_duplicate_is_not_an_error_and_the_transaction_goes_on(
     assert onefold.get(other.id) is not None
 
 
-def test_a_rollback_undoes_the_enqueue(
-    connection: Connection, schema: str, onefold: Onefold
-) -> None:
-    with connection.transaction(force_rollback=True):
-        call(connection, schema, {"kind": "email", "unique_key": "k", "idempotency_key": "K"})
-    assert len(onefold.find()) == 0
-    assert onefold.enqueue("email", unique_key="k", idempotency_key="K").inserted
-
-
 def test_repeatable_read_can_fail_with_a_serialization_error(
     connection: Connection, schema: str, onefold: Onefold
 ) -> None:
@@ -252,15 +243,6 @@ def test_repeatable_read_can_fail_with_a_serialization_error(
         onefold.enqueue("email", unique_key="k")
         with pytest.raises(errors.SerializationFailure):
             call(connection, schema, {"kind": "email", "unique_key": "k"})
-
-
-def test_a_publish_key_returns_the_id_of_a_deleted_job(
-    connection: Connection, schema: str, onefold: Onefold
-) -> None:
-    first = call(connection, schema, {"kind": "email", "idempotency_key": "K"})
-    onefold.delete(first.id)
-    again = call(connection, schema, {"kind": "email", "idempotency_key": "K"})
-    assert again == Enqueued(first.id, duplicate=True, state=None)
 
 
 def test_the_successor_of_an_expired_holder_is_the_next_holder(

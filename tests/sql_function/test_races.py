@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from onefold import Enqueued, Onefold
-from tests.fixtures.soak import repetitions
+from tests.fixtures.patience import HANG
+from tests.fixtures.proof import repetitions
 from tests.race.waiting import until
 from tests.sql_function.from_sql import call
 
@@ -56,7 +57,7 @@ class Race:
         """The id of the one new job, which every caller receives."""
 
         def enqueue(racer: Callable[[dict[str, Any]], Enqueued]) -> Enqueued:
-            self._barrier.wait(30)
+            self._barrier.wait(HANG)
             return racer(options)
 
         answers = list(self._threads.map(enqueue, self._racers))
@@ -95,21 +96,6 @@ def test_one_call_replaces_a_holder_whose_time_is_over(race: Race, onefold: Onef
         published = onefold.enqueue("race", idempotency_key=key, idempotency_for=INSTANT)
         onefold.cancel(published.id)
         assert race.run({"idempotency_key": key}) != published.id
-
-
-def test_one_call_replaces_an_expired_holder(
-    race: Race, onefold: Onefold, connection: psycopg.Connection[Any]
-) -> None:
-    for _ in range(ROUNDS):
-        key = uuid4().hex
-        ((old,),) = connection.execute(
-            "select id::text from onefold_enqueue('race', unique_key => %s, expires_at => now())",
-            [key],
-        ).fetchall()
-        assert race.run({"unique_key": key}) != old
-        job = onefold.get(old)
-        assert job is not None
-        assert (job.state, job.reason) == ("dead", "expired")
 
 
 @pytest.mark.parametrize("second_from", ["python", "sql"])

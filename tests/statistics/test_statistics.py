@@ -7,9 +7,9 @@ import pytest
 
 from onefold import InvalidInput, Job, NewJob, Onefold, StatisticsTotal
 from onefold.model.claim import ClaimKey
-from onefold.operations import statistics
 from onefold.testing.clock import Clock
 from onefold.worker import chores
+from tests.fixtures.patience import BRIEF
 from tests.fixtures.place import Place
 from tests.statistics.stage import locked
 from tests.worker.stage import perform, until, working
@@ -53,16 +53,6 @@ def test_the_end_of_each_delivery_is_counted_with_its_times(spread: Place) -> No
         assert (read.total.ran_mean, read.total.ran_longest) == (2 * SECOND, 2 * SECOND)
 
 
-def test_a_report_that_is_repeated_is_counted_once(spread: Place) -> None:
-    clock = Clock()
-    with spread.open(clock=clock) as onefold:
-        job = taken(onefold, clock)
-        for _ in range(2):
-            onefold.deliveries.acknowledge(job.id)
-
-        assert onefold.statistics.read().total.completed == 1
-
-
 def test_buckets_are_in_order_and_the_empty_ones_are_included(spread: Place) -> None:
     clock = Clock()
     with spread.open(clock=clock) as onefold:
@@ -83,19 +73,6 @@ def test_buckets_are_in_order_and_the_empty_ones_are_included(spread: Place) -> 
         assert [one.at for one in wide.buckets] == [start + n * MINUTE for n in (-4, 0, 4)]
         assert [one.completed for one in wide.buckets] == [0, 1, 1]
         assert onefold.statistics.read(last=MINUTE).total.completed == 0
-
-
-def test_counts_of_several_processes_are_added(spread: Place) -> None:
-    clock = Clock()
-    with spread.open(clock=clock) as onefold:
-        for _ in range(3):
-            with spread.open(clock=clock) as other:
-                other.deliveries.acknowledge(taken(other, clock).id)
-
-        read = onefold.statistics.read()
-
-        assert read.total.completed == 3
-        assert read.total.waited_mean == 3 * SECOND
 
 
 def test_suppressed_duplicates_are_counted_before_and_after_the_fold(spread: Place) -> None:
@@ -277,7 +254,7 @@ def test_statistics_that_cannot_be_written_are_lost_and_nothing_else(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    with place.open(clock=clock, busy_timeout=timedelta(milliseconds=50)) as onefold:
+    with place.open(clock=clock, busy_timeout=BRIEF) as onefold:
         onefold.deliveries.acknowledge(taken(onefold, clock).id)
         with locked(place, "statistic"):
             onefold.context.runtime.run(onefold.context.counts.write())
@@ -297,18 +274,3 @@ def test_a_forked_child_does_not_write_the_counts_of_its_parent(
         monkeypatch.undo()
         onefold.context.counts.count("default", "dead")
         assert counts(onefold.statistics.read().total) == (0, 0, 0, 1, 0)
-
-
-def test_one_statement_adds_counts_for_all_queues(place: Place) -> None:
-    with place.open() as onefold:
-        for queue in ("b", "a", "c"):
-            onefold.context.counts.count(queue, "completed")
-        names: list[str] = []
-        sql = onefold.context.database.sql
-        tallies = onefold.context.counts._tallies
-
-        for statement in statistics.add(sql, tallies):
-            names.append(statement.name)
-            assert [row[2] for row in statement.rows] == ["a", "b", "c"]
-
-        assert names == ["add_statistics"]

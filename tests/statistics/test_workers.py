@@ -9,10 +9,10 @@ from onefold import NewJob, Onefold
 from onefold.model.ids import new_id
 from onefold.operations import workers
 from onefold.operations.workers import WorkerRow
-from onefold.push.push_worker import PushWorker
 from onefold.testing.clock import Clock
 from onefold.worker.settings import worker_settings
 from onefold.worker.statistics import SelfReport
+from tests.fixtures.patience import BRIEF
 from tests.fixtures.place import Place
 from tests.statistics.stage import locked
 from tests.worker.stage import perform, until, working
@@ -29,17 +29,6 @@ def test_a_worker_is_listed_while_it_runs(spread: Place) -> None:
                 assert (found.concurrency, found.running, found.alive) == (7, 0, True)
                 assert found.host
                 assert found.started_at <= found.seen_at
-            assert await onefold.workers.afind() == ()
-
-        perform(play, onefold)
-
-
-def test_a_push_worker_is_a_worker(place: Place) -> None:
-    with place.open() as onefold:
-
-        async def play() -> None:
-            async with PushWorker(onefold):
-                await until(onefold.workers.find)
             assert await onefold.workers.afind() == ()
 
         perform(play, onefold)
@@ -97,7 +86,7 @@ def test_a_worker_that_was_killed_is_not_alive_and_then_not_listed(spread: Place
 def test_a_row_that_cannot_be_written_is_logged(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with place.open(busy_timeout=timedelta(milliseconds=50)) as onefold:
+    with place.open(busy_timeout=BRIEF) as onefold:
         onefold.workers.find()
 
         async def play() -> None:

@@ -28,24 +28,7 @@ async def trace_of(onefold: Coloured, job_id: str) -> Mapping[str, str] | None:
     return job.trace
 
 
-async def test_an_enqueue_tells_of_a_new_job(onefold: Coloured) -> None:
-    events = told(onefold)
-
-    await onefold.enqueue("email", queue="mail")
-
-    assert events == [JobsEnqueued("email", "mail", 1)]
-
-
-async def test_an_enqueue_tells_of_a_duplicate(onefold: Coloured) -> None:
-    await onefold.enqueue("email", unique_key="k")
-    events = told(onefold)
-
-    await onefold.enqueue("email", unique_key="k")
-
-    assert events == [DuplicatesSuppressed("email", "default", 1)]
-
-
-async def test_a_batch_tells_by_kind_and_queue(onefold: Coloured) -> None:
+async def test_an_enqueue_tells_by_kind_and_queue(onefold: Coloured) -> None:
     events = told(onefold)
 
     await onefold.enqueue_many(
@@ -64,14 +47,15 @@ async def test_a_batch_tells_by_kind_and_queue(onefold: Coloured) -> None:
         JobsEnqueued("email", "mail", 2),
         JobsEnqueued("digest", "default", 1),
     ]
-
-
-async def test_an_empty_batch_tells_nothing(onefold: Coloured) -> None:
-    events = told(onefold)
-
+    events.clear()
     await onefold.enqueue_many([])
-
     assert events == []
+    await onefold.enqueue("email", unique_key="a")
+    await onefold.enqueue("email", queue="mail")
+    assert events == [
+        DuplicatesSuppressed("email", "default", 1),
+        JobsEnqueued("email", "mail", 1),
+    ]
 
 
 async def test_what_a_tenant_does_is_told_with_its_name(onefold: Coloured) -> None:

@@ -97,16 +97,6 @@ async def test_an_enqueue_is_a_producers_span(onefold: Coloured, traces: Traces)
     }
 
 
-async def test_a_duplicate_says_so_and_names_the_holder(onefold: Coloured, traces: Traces) -> None:
-    holder = await onefold.enqueue("email", unique_key="k")
-    instrument(onefold.target, traces.provider)
-
-    await onefold.enqueue("email", unique_key="k")
-
-    assert attributes_of(traces.last)["onefold.duplicate"] is True
-    assert attributes_of(traces.last)["messaging.message.id"] == holder.id
-
-
 async def test_a_duplicate_that_is_refused_as_asked_is_no_failure(
     onefold: Coloured, traces: Traces
 ) -> None:
@@ -148,7 +138,7 @@ def test_an_enqueue_that_is_cancelled_ends_its_span(sqlite_url: str, traces: Tra
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-async def test_a_batch_is_one_span(onefold: Coloured, traces: Traces) -> None:
+async def test_a_batch_is_one_span_and_a_tenant_is_named(onefold: Coloured, traces: Traces) -> None:
     instrument(onefold.target, traces.provider)
 
     await onefold.enqueue_many([NewJob("email", unique_key="k"), NewJob("email", unique_key="k")])
@@ -160,12 +150,7 @@ async def test_a_batch_is_one_span(onefold: Coloured, traces: Traces) -> None:
     assert attributes_of(same)["onefold.duplicates"] == 1
     assert "messaging.destination.name" not in attributes_of(mixed)
 
-
-async def test_a_span_names_the_tenant(onefold: Coloured, traces: Traces) -> None:
-    instrument(onefold.target, traces.provider)
-
     await onefold.tenant("acme").enqueue("email")
-
     assert attributes_of(traces.last)["onefold.tenant"] == "acme"
 
 
@@ -208,16 +193,6 @@ async def test_a_run_is_a_child_of_its_enqueue(onefold: Coloured, traces: Traces
         "onefold.fence": 1,
         "onefold.outcome": "completed",
     }
-
-
-def test_all_jobs_of_a_batch_run_in_its_trace(sqlite_url: str, traces: Traces) -> None:
-    with Onefold(sqlite_url) as onefold:
-        instrument(onefold, traces.provider)
-        onefold.enqueue_many([NewJob("email"), NewJob("email")])
-        run(onefold, take_one(onefold))
-        run(onefold, take_one(onefold))
-
-    assert len({context_of(span).trace_id for span in traces.spans}) == 1
 
 
 def test_a_run_can_be_a_trace_of_its_own_with_a_link(sqlite_url: str, traces: Traces) -> None:
@@ -296,49 +271,29 @@ def _from(outcome: Exception, cause: Exception) -> Exception:
     return outcome
 
 
-@pytest.mark.parametrize(
-    ("error", "outcome", "error_type"),
-    [
-        (ValueError("no such address"), "failed", "builtins.ValueError"),
-        (Retry(SECOND), "retried", None),
-        (Bury("gone"), "dead", None),
-        (_from(Bury("gone"), ValueError("no")), "dead", "builtins.ValueError"),
-        (OutcomeUnknown(key="k"), "dead", "onefold.errors.OutcomeUnknown"),
-        (OutcomeUnknown(key="k", verifiable=True), "failed", "onefold.errors.OutcomeUnknown"),
-        (LeaseLost("job 1", fence=1), "lost", "onefold.errors.LeaseLost"),
-    ],
-    ids=["error", "retry", "bury", "buried for an error", "unknown", "unknown so far", "lost"],
-)
-def test_a_run_that_failed_is_a_span_that_failed(
-    sqlite_url: str, traces: Traces, error: Exception, outcome: str, error_type: str | None
-) -> None:
-    with Onefold(sqlite_url) as onefold:
-        onefold.enqueue("email")
-        instrument(onefold, traces.provider)
-
-        with pytest.raises(type(error)):
-            run(onefold, take_one(onefold), error)
-
-    (span,) = traces.spans
-    assert attributes_of(span)["onefold.outcome"] == outcome
-    assert span.status.status_code is StatusCode.ERROR
-    assert attributes_of(span).get("error.type") == error_type
-    assert len(span.events) == (error_type is not None)
+FAILED, WELL = StatusCode.ERROR, StatusCode.UNSET
+ENDS: dict[str, tuple[BaseException, str, StatusCode, str | None]] = {
+    "error": (ValueError("no"), "failed", FAILED, "builtins.ValueError"),
+    "retry": (Retry(SECOND), "retried", FAILED, None),
+    "bury": (Bury("gone"), "dead", FAILED, None),
+    "buried for an error": (
+        _from(Bury("gone"), ValueError("no")), "dead", FAILED, "builtins.ValueError",
+    ),
+    "unknown": (OutcomeUnknown(key="k"), "dead", FAILED, "onefold.errors.OutcomeUnknown"),
+    "unknown so far": (
+        OutcomeUnknown(key="k", verifiable=True), "failed", FAILED, "onefold.errors.OutcomeUnknown",
+    ),
+    "lost": (LeaseLost("job 1", fence=1), "lost", FAILED, "onefold.errors.LeaseLost"),
+    "defer": (Defer(SECOND), "deferred", WELL, None),
+    "busy": (Busy(key="k", retry_after=SECOND), "deferred", WELL, None),
+    "cancel": (Cancel("not wanted"), "cancelled", WELL, None),
+    "interrupted": (asyncio.CancelledError(), "interrupted", WELL, None),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (Defer(SECOND), "deferred"),
-        (Busy(key="k", retry_after=SECOND), "deferred"),
-        (Cancel("not wanted"), "cancelled"),
-        (asyncio.CancelledError(), "interrupted"),
-    ],
-    ids=["defer", "busy", "cancel", "interrupted"],
-)
-def test_a_run_that_did_not_fail_is_a_span_that_did_not(
-    sqlite_url: str, traces: Traces, error: BaseException, outcome: str
-) -> None:
+@pytest.mark.parametrize("end", ENDS)
+def test_a_span_says_how_its_run_ended(sqlite_url: str, traces: Traces, end: str) -> None:
+    error, outcome, status, error_type = ENDS[end]
     with Onefold(sqlite_url) as onefold:
         onefold.enqueue("email")
         instrument(onefold, traces.provider)
@@ -348,8 +303,9 @@ def test_a_run_that_did_not_fail_is_a_span_that_did_not(
 
     (span,) = traces.spans
     assert attributes_of(span)["onefold.outcome"] == outcome
-    assert span.status.status_code is StatusCode.UNSET
-    assert not span.events
+    assert span.status.status_code is status
+    assert attributes_of(span).get("error.type") == error_type
+    assert len(span.events) == (error_type is not None)
 
 
 def test_without_a_provider_nothing_is_carried(sqlite_url: str) -> None:

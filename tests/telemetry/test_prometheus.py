@@ -1,6 +1,8 @@
 """What is counted, in a registry of the test's own."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -23,6 +25,7 @@ from onefold.events import (
 from onefold.telemetry.prometheus import MOST_LABELS, Metrics, instrument
 from tests.fixtures.colours import Coloured
 
+SECOND = timedelta(seconds=1)
 EMAIL = {"kind": "email", "queue": "default"}
 
 
@@ -51,14 +54,60 @@ async def test_duplicates_are_counted_beside_new_jobs(
     assert registry.get_sample_value("onefold_duplicates_suppressed_total", EMAIL) == 2
 
 
-def test_a_tenant_is_no_label(registry: CollectorRegistry) -> None:
-    after(
-        registry,
-        JobsEnqueued("email", "{acme}default", 2, "acme"),
-        JobsEnqueued("email", "default", 1, ""),
-    )
+def labelled(outcome: str) -> dict[str, str]:
+    return {"provider": "stripe", "endpoint": "payments", "outcome": outcome}
 
-    assert registry.get_sample_value("onefold_jobs_enqueued_total", EMAIL) == 3
+
+COUNTED: list[tuple[Callable[[Job], list[Event]], str, dict[str, str], float]] = [
+    (
+        # A tenant is no label.
+        lambda job: [
+            JobsEnqueued("email", "{acme}default", 2, "acme"),
+            JobsEnqueued("email", "default", 1, "acme"),
+            JobsEnqueued("email", "default", 1, ""),
+        ],
+        "onefold_jobs_enqueued_total", EMAIL, 4,
+    ),
+    (lambda job: [JobStarted(job, "w", 3 * SECOND)], "onefold_job_wait_seconds_sum", EMAIL, 3),
+    (
+        lambda job: [JobEnded(job, "completed", 2 * SECOND), JobEnded(job, "handed back", SECOND)],
+        "onefold_job_duration_seconds_sum", EMAIL, 2,
+    ),
+    (lambda job: [Redelivered(job)] * 2, "onefold_redeliveries_total", EMAIL, 2),
+    (
+        lambda job: [WriteFenced(job.id, job.kind, job.fence)],
+        "onefold_fenced_writes_total", {}, 1,
+    ),
+    (
+        lambda job: [LeasesExpired(3, buried=1), LeasesExpired(2)],
+        "onefold_lease_expiries_total", {}, 5,
+    ),
+    (
+        lambda job: [WebhookReceived("stripe", "payments", "processed")],
+        "onefold_webhooks_total", labelled("processed"), 1,
+    ),
+    (
+        lambda job: [WebhookDuplicate("stripe", "payments")],
+        "onefold_webhooks_total", labelled("duplicate"), 1,
+    ),
+    (
+        lambda job: [WebhookRejected("stripe", "payments", "too_old")],
+        "onefold_webhooks_total", labelled("rejected: too_old"), 1,
+    ),
+    (
+        lambda job: [WebhookAlarm("stripe", "payments", "id reused", "evt_1")],
+        "onefold_webhooks_total", labelled("alarm: id reused"), 1,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=lambda case: case[1])
+def test_what_happens_is_counted(job: Job, registry: CollectorRegistry, case: Any) -> None:
+    events, name, labels, value = case
+
+    after(registry, *events(job))
+
+    assert registry.get_sample_value(name, labels) == value
 
 
 @pytest.mark.parametrize(
@@ -72,60 +121,6 @@ def test_deliveries_are_counted_by_how_they_ended(
 
     labels = {**EMAIL, "outcome": outcome}
     assert registry.get_sample_value("onefold_jobs_total", labels) == 1
-
-
-def test_what_handlers_take_is_measured(job: Job, registry: CollectorRegistry) -> None:
-    after(registry, JobEnded(job, "completed", timedelta(seconds=2)))
-
-    assert registry.get_sample_value("onefold_job_duration_seconds_sum", EMAIL) == 2
-    assert registry.get_sample_value("onefold_job_duration_seconds_count", EMAIL) == 1
-
-
-def test_a_job_that_was_handed_back_took_no_time(job: Job, registry: CollectorRegistry) -> None:
-    after(registry, JobEnded(job, "handed back", timedelta()))
-
-    assert registry.get_sample_value("onefold_job_duration_seconds_count", EMAIL) is None
-
-
-def test_what_jobs_wait_is_measured(job: Job, registry: CollectorRegistry) -> None:
-    after(registry, JobStarted(job, "worker-1", timedelta(seconds=3)))
-
-    assert registry.get_sample_value("onefold_job_wait_seconds_sum", EMAIL) == 3
-
-
-def test_redeliveries_are_counted(job: Job, registry: CollectorRegistry) -> None:
-    after(registry, Redelivered(job), Redelivered(job))
-
-    assert registry.get_sample_value("onefold_redeliveries_total", EMAIL) == 2
-
-
-def test_fenced_writes_are_counted(job: Job, registry: CollectorRegistry) -> None:
-    after(registry, WriteFenced(job.id, job.kind, job.fence))
-
-    assert registry.get_sample_value("onefold_fenced_writes_total") == 1
-
-
-def test_lease_expiries_are_counted(registry: CollectorRegistry) -> None:
-    after(registry, LeasesExpired(3, buried=1), LeasesExpired(2))
-
-    assert registry.get_sample_value("onefold_lease_expiries_total") == 5
-
-
-def test_webhooks_are_counted_by_what_became_of_them(registry: CollectorRegistry) -> None:
-    after(
-        registry,
-        WebhookReceived("stripe", "payments", "processed"),
-        WebhookDuplicate("stripe", "payments"),
-        WebhookRejected("stripe", "payments", "too_old"),
-        WebhookRejected("stripe", "payments", "too_new"),
-        WebhookAlarm("stripe", "payments", "id reused", "evt_1"),
-    )
-
-    for outcome in (
-        "processed", "duplicate", "rejected: too_old", "rejected: too_new", "alarm: id reused",
-    ):  # fmt: skip
-        labels = {"provider": "stripe", "endpoint": "payments", "outcome": outcome}
-        assert registry.get_sample_value("onefold_webhooks_total", labels) == 1
 
 
 def test_what_never_happened_is_zero_and_not_absent(registry: CollectorRegistry) -> None:
@@ -145,16 +140,11 @@ def test_kinds_beyond_the_most_share_one_series(registry: CollectorRegistry) -> 
     assert generate_latest(registry).count(b"onefold_jobs_enqueued_total{") == MOST_LABELS + 1
 
 
-def test_tenants_are_no_label(registry: CollectorRegistry) -> None:
-    after(
-        registry, JobsEnqueued("email", "default", 1, "acme"), JobsEnqueued("email", "default", 1)
-    )
-
-    assert registry.get_sample_value("onefold_jobs_enqueued_total", EMAIL) == 2
-
-
-def test_several_onefolds_share_a_registry(sqlite_url: str, registry: CollectorRegistry) -> None:
+def test_several_onefolds_share_a_registry_and_each_counts_once(
+    sqlite_url: str, registry: CollectorRegistry
+) -> None:
     with Onefold(sqlite_url) as one, Onefold(sqlite_url) as other:
+        instrument(one, registry)
         instrument(one, registry)
         instrument(other, registry)
 
@@ -162,16 +152,6 @@ def test_several_onefolds_share_a_registry(sqlite_url: str, registry: CollectorR
         other.enqueue("email")
 
     assert registry.get_sample_value("onefold_jobs_enqueued_total", EMAIL) == 2
-
-
-def test_instrumented_twice_it_counts_once(sqlite_url: str, registry: CollectorRegistry) -> None:
-    with Onefold(sqlite_url) as onefold:
-        instrument(onefold, registry)
-        instrument(onefold, registry)
-
-        onefold.enqueue("email")
-
-    assert registry.get_sample_value("onefold_jobs_enqueued_total", EMAIL) == 1
 
 
 def test_it_can_be_ended(sqlite_url: str, registry: CollectorRegistry) -> None:

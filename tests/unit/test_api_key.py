@@ -22,14 +22,7 @@ from onefold.model.api_key import (
     read_text,
 )
 from onefold.operations.api_keys import (
-    NewApiKeyRow,
-    are_any,
     charge,
-    create,
-    find,
-    home_of,
-    read,
-    revoke,
 )
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW
@@ -37,8 +30,6 @@ from tests.fixtures.steps import Steps
 
 SECOND = 1_000_000
 SQL = Sql("postgres")
-SPREAD = Sql("postgres", shards=4)
-DISTRIBUTED = Sql("postgres", shards=4, distributed=True)
 
 
 def row(key: str, *, expires_at: int | None = None, revoked_at: int | None = None) -> Any:
@@ -53,13 +44,6 @@ def test_a_key_has_an_id_to_find_it_and_a_secret_of_256_bits() -> None:
     assert read_text(text) == stored
     assert re.fullmatch(r"[0-9a-f]{64}", stored.digest)
     assert text.rpartition("_")[2] not in repr(stored)
-
-
-def test_no_two_keys_are_alike() -> None:
-    made = [new_key() for _ in range(100)]
-
-    assert len({text for text, _ in made}) == 100
-    assert len({stored.id for _, stored in made}) == 100
 
 
 ID, SECRET = "k3v6w2qz5x7n4m2a", "0aZ" * 14 + "9"
@@ -99,10 +83,6 @@ def test_a_key_counts_with_its_own_secret_while_it_lives() -> None:
     assert proven(stored, revoked) is None
     assert proven(other, live) is None
     assert proven(stored, None) is None
-
-
-def test_an_unknown_key_has_no_digest_that_somebody_could_show() -> None:
-    assert proven(Shown("a" * 16, "0" * 64), None) is None
 
 
 def test_a_row_becomes_a_key() -> None:
@@ -180,97 +160,6 @@ def test_a_name_is_text_of_some_length() -> None:
 # --- operations, stepped by hand ------------------------------------------------------------------
 
 A, B, C = sorted(new_key()[1].id for _ in range(3))
-
-
-def test_a_key_is_stored_by_its_digest_alone() -> None:
-    text, stored = new_key()
-    run = Steps(
-        create(
-            SPREAD,
-            NewApiKeyRow(
-                shown=stored,
-                tenant="acme",
-                name="web",
-                scopes=("publish", "work"),
-                rate=(10, SECOND),
-                expires_in=None,
-            ),
-        )
-    )
-
-    asked = run.answer("insert_api_key", [row(stored.id)])
-
-    assert asked.parameters["shard"] == home_of(SPREAD, stored.id)
-    assert asked.parameters["scopes"] == "publish work"
-    assert text.rpartition("_")[2] not in repr(asked)
-    assert run.result == from_row(row(stored.id))
-
-
-def test_keys_are_listed_from_the_oldest_on_over_all_shards() -> None:
-    """In one statement, or with Citus in one for each shard."""
-    at_once, singly = Steps(find(SPREAD, None)), Steps(find(DISTRIBUTED, None))
-    old, new = list(row(A)), list(row(B))
-    old[6] -= 1
-
-    at_once.answer("find_api_keys", [new, tuple(old)])
-    for rows in ([new], [], [tuple(old)], []):
-        singly.answer("find_api_keys", rows)
-
-    assert [key.id for key in at_once.result] == [A, B]
-    assert [key.id for key in singly.result] == [A, B]
-
-
-def test_the_first_shard_with_a_key_is_enough() -> None:
-    some, none = Steps(are_any(SPREAD)), Steps(are_any(SQL))
-
-    some.answer("has_api_keys")
-    some.answer("has_api_keys", [(1,)])
-    none.answer("has_api_keys")
-
-    assert some.result is True
-    assert none.result is False
-
-
-def test_a_key_that_is_not_there_cannot_be_revoked() -> None:
-    there, gone = Steps(revoke(SQL, A)), Steps(revoke(SQL, A))
-
-    there.answer("revoke_api_key", [(A,)])
-    gone.answer("revoke_api_key")
-
-    assert there.result is True
-    assert gone.result is False
-
-
-def test_keys_are_read_once_however_often_they_are_shown() -> None:
-    run = Steps(read(SQL, [B, A, B, C]))
-
-    asked = run.answer("read_api_keys", [(*row(A), "a", NOW), (*row(B), "b", NOW)])
-
-    assert asked.rows == [(0, A), (0, B), (0, C)]
-    assert [None if known is None else known.digest for known in run.result] == [
-        "b", "a", "b", None,
-    ]  # fmt: skip
-
-
-def test_each_shard_is_asked_for_its_own_keys() -> None:
-    ids = [new_key()[1].id for _ in range(20)]
-    run = Steps(read(SPREAD, ids))
-    shards = sorted({home_of(SPREAD, one) for one in ids})
-
-    for shard in shards:
-        asked = run.answer("read_api_keys")
-        assert {place for place, _ in asked.rows} == {shard}
-
-    assert run.result == [None] * 20
-
-
-def test_a_shard_that_has_none_of_them_is_not_asked() -> None:
-    run = Steps(read(SPREAD, [A]))
-
-    asked = run.answer("read_api_keys")
-
-    assert asked.rows == [(home_of(SPREAD, A), A)]
-    assert run.result == [None]
 
 
 def test_a_charge_grants_what_is_left_and_tells_the_rest_to_wait() -> None:

@@ -242,12 +242,6 @@ class TestHeldKeys:
 
 
 class TestGroups:
-    def test_a_group_is_made_once(self) -> None:
-        groups = groups_of(Weather(set()).transact)
-
-        assert groups["group"] is groups["group"]
-        assert groups["group"] is not groups["another"]
-
     def test_only_so_many_are_kept(self) -> None:
         groups = groups_of(Weather(set()).transact)
         for number in range(3 * MOST_GROUPS):
@@ -454,6 +448,8 @@ def test_tasks_are_all_answered_and_leave_nothing_behind(
             tasks[number].cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*tasks_in(group))
+        # Since Python 3.12, gather() does not wait for the callbacks of a task that is done.
+        await asyncio.sleep(0)
         assert group.is_idle
         assert not group._held
         return found
@@ -479,39 +475,6 @@ def check(calls: list[tuple[int, bool]], answers: list[Any], numbers: Any = None
 
 
 class TestInterrupted:
-    def test_an_interrupted_caller_affects_only_itself(self) -> None:
-        """It runs its own transaction, while the others are queued."""
-        blocked = threading.Event()
-
-        def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
-            del patient
-            answers = answered(build)
-            if answers == 0:
-                blocked.wait()
-                raise KeyboardInterrupt
-            return answers
-
-        group = threads_of(transact)
-        answers: dict[int, Any] = {}
-
-        def work(number: int) -> None:
-            try:
-                answers[number] = group.run(item(number))
-            except KeyboardInterrupt as error:
-                answers[number] = error
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads[1:]:
-            thread.join()
-        blocked.set()
-        threads[0].join()
-
-        assert isinstance(answers.pop(0), KeyboardInterrupt)
-        assert answers == {number: number for number in range(1, 6)}
-        assert is_idle(group)
-
     def test_a_batch_that_is_cancelled_before_it_began_begins_again(self) -> None:
         async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
@@ -528,30 +491,6 @@ class TestInterrupted:
             await asyncio.gather(*tasks_in(group))
             assert group.is_idle
             return list(answers)
-
-        assert asyncio.run(main()) == [0, 1, 2]
-
-    def test_a_batch_that_is_cancelled_under_way_begins_again(self) -> None:
-        async def main() -> list[Any]:
-            on_its_way = asyncio.Event()
-            tries: list[int] = []
-
-            async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
-                del patient
-                tries.append(1)
-                await asyncio.sleep(0)
-                # The first runs alone; this is the batch of the others.
-                if len(tries) == 2:
-                    on_its_way.set()
-                    await asyncio.Event().wait()
-                return answered(build)
-
-            group = tasks_of(transact)
-            tasks = [asyncio.create_task(group.run(item(number))) for number in range(3)]
-            await on_its_way.wait()
-            for task in tasks_in(group):
-                task.cancel()
-            return list(await asyncio.gather(*tasks))
 
         assert asyncio.run(main()) == [0, 1, 2]
 

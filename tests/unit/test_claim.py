@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from onefold import Busy, ConflictingOptions, InvalidInput
+from onefold import ConflictingOptions, InvalidInput
 from onefold.claims import Claim, Mismatch, Replay, Unknown, Won
 from onefold.model.claim import (
     RESULT_BYTES,
@@ -21,7 +21,6 @@ from onefold.model.claim import (
     Wanted,
     claim_key,
     decide,
-    decode_result,
     encode_result,
     refuse_leased_within,
     want,
@@ -67,22 +66,10 @@ def test_an_expired_claim_counts_as_absent_whatever_else_it_says() -> None:
     assert answer == TakeOver(seen, "me", fresh=True)
 
 
-def test_a_claim_is_remembered_until_the_moment_it_expires() -> None:
-    before = found(state=Holding.SETTLED, expires_at=NOW + 1, result="1")
-
-    assert decide(before, wanted()) == Replay(1, "claim-1")
-
-
 def test_a_free_key_is_taken_whatever_else_it_says() -> None:
     seen = found(state=Holding.FREE, expires_at=NOW + SECOND, fingerprint="other")
 
     assert decide(seen, wanted(fingerprint="mine")) == TakeOver(seen, "me", fresh=True)
-
-
-def test_only_settled_claims_expire() -> None:
-    held = found(state=Holding.HELD, expires_at=NOW - SECOND)
-
-    assert isinstance(decide(held, wanted()), Busy)
 
 
 @pytest.mark.parametrize(("claim_id", "resumed"), [("me", False), ("claim-1", True)])
@@ -127,28 +114,11 @@ def test_fingerprints_are_compared_only_where_both_have_one(
     assert decide(seen, wanted(fingerprint=mine)) == Replay({"a": 1}, "claim-1")
 
 
-def test_a_settled_claim_is_replayed_even_where_it_still_has_a_lease() -> None:
-    seen = found(state=Holding.SETTLED, lease_until=NOW + SECOND, result=None)
-
-    assert decide(seen, wanted()) == Replay(None, "claim-1")
-
-
-def test_a_held_claim_says_when_to_come_back() -> None:
-    answer = decide(found(lease_until=NOW + 1), wanted())
-
-    assert isinstance(answer, Busy)
-    assert (answer.key, answer.retry_after) == ("k", timedelta(microseconds=1))
-
-
 def test_a_claim_says_how_long_its_attempt_has_been_running() -> None:
     seen = msgspec.structs.replace(found(), created_at=NOW - 3 * SECOND)
 
     assert seen.running == timedelta(seconds=3)
     assert found().running == timedelta(0), "where nothing says when it began"
-
-
-def test_a_lease_ends_at_its_moment() -> None:
-    assert isinstance(decide(found(lease_until=NOW), wanted()), Unknown)
 
 
 def test_the_stored_takeover_decides_and_not_the_newcomers() -> None:
@@ -184,25 +154,6 @@ def test_a_key_is_checked_part_by_part() -> None:
         assert caught.value.field == field
 
 
-def test_a_place_begins_with_the_shard() -> None:
-    assert KEY.place(1) == (0, "acme", "once", "import", "k")
-    assert KEY.place(4) == (KEY.hash % 4, "acme", "once", "import", "k")
-    assert {ClaimKey("", "once", "", str(n)).place(4)[0] for n in range(40)} == {0, 1, 2, 3}
-
-
-def test_parts_of_a_key_never_run_into_each_other() -> None:
-    one, other = ClaimKey("a", "b", "c", "d"), ClaimKey("a", "bc", "", "d")
-
-    assert one.lock("onefold") != other.lock("onefold")
-    assert one.lock("onefold") != one.lock("other")
-    assert one.derived("x") != other.derived("x")
-
-
-def test_a_derived_key_is_the_same_for_every_attempt_and_another_for_every_name() -> None:
-    assert KEY.derived("charge") == ClaimKey("acme", "once", "import", "k").derived("charge")
-    assert KEY.derived("charge") != KEY.derived("refund")
-
-
 # --- settings -------------------------------------------------------------------------------------
 
 
@@ -225,38 +176,6 @@ def test_the_settings_say_which_guarantee_they_give(
     assert attempt.joined == (lease is None)
 
 
-def test_settings_are_stored_in_microseconds() -> None:
-    attempt = want(
-        KEY, lease=timedelta(seconds=1), retention=timedelta(seconds=2), fingerprint="print"
-    )
-
-    assert (attempt.lease, attempt.keep, attempt.fingerprint) == (SECOND, 2 * SECOND, "print")
-    assert want(KEY, lease=None).keep is None
-
-
-def test_every_attempt_has_a_name_of_its_own() -> None:
-    assert want(KEY, lease=None).id != want(KEY, lease=None).id
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"takeover": "hope"}, "takeover"),
-        ({"fingerprint": ""}, "fingerprint"),
-        ({"lease": timedelta(0)}, "lease"),
-        ({"retention": timedelta(0)}, "retention"),
-        ({"retention": 60}, "retention"),
-    ],
-)
-def test_a_bad_setting_is_refused_by_name(options: dict[str, Any], field: str) -> None:
-    given: dict[str, Any] = {"lease": timedelta(seconds=1), **options}
-
-    with pytest.raises(InvalidInput) as caught:
-        want(KEY, **given)
-
-    assert caught.value.field == field
-
-
 def test_inside_a_callers_transaction_a_lease_means_nothing() -> None:
     refuse_leased_within(lease=None, takeover=None)
     with pytest.raises(ConflictingOptions, match=r"takeover is for leased claims; inside within"):
@@ -266,28 +185,7 @@ def test_inside_a_callers_transaction_a_lease_means_nothing() -> None:
 # --- results --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("result", [None, 1, "text", [1, {"a": None}], True, 0.5])
-def test_a_result_comes_back(result: object) -> None:
-    assert decode_result(encode_result(result)) == result
-
-
-def test_no_result_is_none() -> None:
-    assert decode_result(None) is None
-
-
-@pytest.mark.parametrize("result", [object(), float("nan"), {1: {2, object()}}])
-def test_a_result_that_cannot_be_stored_is_refused_by_name(result: object) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        encode_result(result)
-
-    assert caught.value.field == "result"
-
-
 def test_a_result_has_a_limit() -> None:
     assert encode_result("x" * (RESULT_BYTES - 2))
     with pytest.raises(InvalidInput, match="result must have at most 1048576 bytes, got 1048577"):
         encode_result("x" * (RESULT_BYTES - 1))
-
-
-def test_answers_are_values() -> None:
-    assert msgspec.structs.asdict(Unknown("k", 1, None)) == {"key": "k", "fence": 1, "since": None}

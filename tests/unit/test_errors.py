@@ -151,13 +151,6 @@ def test_an_error_survives_pickling(error: OnefoldError) -> None:
             assert getattr(copied, name) == value
 
 
-def test_what_was_noted_on_an_error_survives_pickling_too() -> None:
-    error = Closed()
-    error.add_note("while shutting down")
-
-    assert pickle.loads(pickle.dumps(error)).__notes__ == ["while shutting down"]
-
-
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_evidence_is_in_fields(error: OnefoldError) -> None:
     assert {name: getattr(error, name) for name in error.evidence} == error.evidence
@@ -218,12 +211,6 @@ def test_a_connection_is_named_and_not_kept() -> None:
 
     assert error.evidence["connection"] == f"{__name__}.Connection"
     assert str(error).startswith(f"{__name__}.Connection has no open transaction")
-
-
-def test_busy_can_be_matched_by_its_time() -> None:
-    match Busy(key="k", retry_after=SECONDS):
-        case Busy(after):
-            assert after == SECONDS
 
 
 def test_an_outdated_schema_names_the_command() -> None:

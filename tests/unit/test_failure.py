@@ -56,10 +56,6 @@ def test_an_exception_that_was_raised_says_where() -> None:
     assert "causes" not in details
 
 
-def test_one_that_was_never_raised_has_no_traceback() -> None:
-    assert described(CardDeclined("no")) == {"type": f"{__name__}.CardDeclined", "message": "no"}
-
-
 def test_no_value_of_a_variable_is_kept() -> None:
     token = "hunter2"
 

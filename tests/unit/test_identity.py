@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import Any
 from uuid import RFC_4122, UUID
 
@@ -18,11 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model import ids
 from onefold.model.ids import (
     IdMaker,
     advisory_lock_key,
-    fresh_ids,
     hash12,
     hash_of,
     length_prefixed,
@@ -30,6 +27,7 @@ from onefold.model.ids import (
     parse_id,
     shard_of,
 )
+from tests.fixtures.patience import HANG
 
 MILLISECOND = 1_000_000
 START = 1_772_366_400_000 * MILLISECOND
@@ -81,17 +79,6 @@ def test_an_id_carries_the_time_at_which_it_was_made() -> None:
     assert before <= milliseconds_of(made) <= after
 
 
-def test_the_moment_of_an_id_can_be_told() -> None:
-    made = IdMaker(Clock()).new()
-
-    assert ids.milliseconds_of(made) == datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000
-
-
-@given(hashes)
-def test_an_id_carries_the_hash_it_was_given(h: int) -> None:
-    assert hash_of(new_id(h)) == h
-
-
 def test_an_id_carries_a_random_hash_otherwise_another_in_every_millisecond() -> None:
     clock = Clock()
     maker = IdMaker(clock)
@@ -110,7 +97,7 @@ def test_batches_without_a_hash_are_spread_evenly(shards: int) -> None:
     """Chi-square. A fair choice of shards fails once in more than 10**9 runs."""
     clock = Clock()
     maker = IdMaker(clock)
-    batches = 4_000
+    batches = 2_000
     chosen: Counter[int] = Counter()
     for _ in range(batches):
         (shard,) = {shard_of(one, shards) for one in maker.several(3)}
@@ -121,12 +108,6 @@ def test_batches_without_a_hash_are_spread_evenly(shards: int) -> None:
     assert sum((chosen[shard] - fair) ** 2 / fair for shard in range(shards)) < 60
 
 
-def test_ids_without_a_hash_sort_in_the_order_they_were_made() -> None:
-    made = [new_id() for _ in range(20_000)]
-
-    assert made == sorted(made)
-
-
 @pytest.mark.parametrize("h", [-1, 4096])
 def test_a_hash_of_more_than_12_bits_is_refused(h: int) -> None:
     with pytest.raises(InvalidInput, match=f"hash must be from 0 to 4095, got {h}"):
@@ -134,7 +115,7 @@ def test_a_hash_of_more_than_12_bits_is_refused(h: int) -> None:
 
 
 def test_ids_of_one_hash_sort_in_the_order_they_were_made() -> None:
-    made = [new_id(77) for _ in range(20_000)]
+    made = [new_id(77) for _ in range(2_000)]
 
     assert made == sorted(made)
     assert len(set(made)) == len(made)
@@ -175,10 +156,10 @@ def test_a_counter_that_is_used_up_borrows_the_next_millisecond() -> None:
     clock = Clock()
     maker = IdMaker(clock)
     first = maker.new(5)
-    room = (1 << 18) - 1 - counter_of(first)
-    assert room >= 1 << 17
+    assert (1 << 18) - 1 - counter_of(first) >= 1 << 17
+    maker._counter = (1 << 18) - 10
 
-    made = [maker.new(5) for _ in range(room + 1)]
+    made = [maker.new(5) for _ in range(10)]
 
     assert milliseconds_of(made[-2]) == START // MILLISECOND
     assert milliseconds_of(made[-1]) == START // MILLISECOND + 1
@@ -199,7 +180,7 @@ def test_threads_never_make_the_same_id() -> None:
     maker = IdMaker(Clock())
 
     def make(_: int) -> list[str]:
-        return [maker.new(5) for _ in range(2000)]
+        return [maker.new(5) for _ in range(500)]
 
     with ThreadPoolExecutor(8) as threads:
         batches = list(threads.map(make, range(8)))
@@ -241,7 +222,7 @@ def test_a_fork_in_the_middle_of_an_id_does_not_block_the_child() -> None:
     with maker._lock, ThreadPoolExecutor(1) as another:
         # What the child sees: a lock that a thread which no longer exists will never give back.
         maker.reseed()
-        made = another.submit(maker.new).result(timeout=10)
+        made = another.submit(maker.new).result(timeout=HANG)
 
     assert CANONICAL.fullmatch(made)
 
@@ -288,11 +269,6 @@ def test_anything_else_is_no_id(value: Any) -> None:
         parse_id(value)
 
 
-def test_the_error_names_the_field_that_held_it() -> None:
-    with pytest.raises(InvalidInput, match=r"^job_id must be a UUID, got 'x'"):
-        parse_id("x", "job_id")
-
-
 @given(hashes, st.integers(1, 4096))
 def test_the_shard_is_the_remainder_of_the_hash(h: int, shards: int) -> None:
     assert shard_of(new_id(h), shards) == h % shards
@@ -313,27 +289,9 @@ def test_hashes_never_change() -> None:
     assert advisory_lock_key("tenant", "http", "scope", "key") == -5_735_006_885_499_842_348
 
 
-@given(parts)
-def test_hashes_fit_their_places(key: list[str]) -> None:
-    assert 0 <= hash12(*key) < 4096
-    assert -(2**63) <= advisory_lock_key(*key) < 2**63
-
-
-def test_hashes_spread() -> None:
-    keys = [str(number) for number in range(4000)]
-
-    assert len({hash12("", "k", key) for key in keys}) > 2000
-    assert len({advisory_lock_key(key) for key in keys}) == 4000
-    assert any(advisory_lock_key(key) < 0 for key in keys)
-
-
 @given(parts, parts)
 def test_only_the_same_parts_are_the_same_bytes(left: list[str], right: list[str]) -> None:
     assert (length_prefixed(*left) == length_prefixed(*right)) == (left == right)
-
-
-def test_text_that_is_not_valid_unicode_has_a_hash_too() -> None:
-    assert hash12("\ud800") != hash12("\ud801")
 
 
 def test_several_ids_are_in_order_and_continue_what_was_made_before() -> None:
@@ -345,10 +303,6 @@ def test_several_ids_are_in_order_and_continue_what_was_made_before() -> None:
     assert len({before, *several, after}) == 302
     assert [before, *several, after] == sorted([before, *several, after])
     assert {parse_id(one) for one in several} == set(several)
-
-
-def test_fresh_ids_are_as_many_as_wanted() -> None:
-    assert len(set(fresh_ids(3_000))) == 3_000
 
 
 def test_several_ids_borrow_a_millisecond_where_one_is_used_up() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Enqueued, EnqueuedMany, Fixed, Job, JobPage, NewJob, Retention
+from onefold import Enqueued, EnqueuedMany, Fixed, Job, NewJob, Retention
 from onefold.model.new_job import prepare
 from onefold.model.timestamps import EPOCH, MICROSECOND
 from tests.fixtures.rows import job_row
@@ -36,19 +36,6 @@ def job(**fields: Any) -> Job:
 )
 def test_the_state_of_a_job_follows_from_its_columns(fields: dict[str, Any], state: str) -> None:
     assert job(**fields).state == state
-
-
-def test_texts_are_decoded_when_they_are_asked_for() -> None:
-    finished = job(result_text='[1,"two"]', error_text='{"type":"ValueError","message":"no"}')
-
-    assert finished.payload == {"to": 42}
-    assert finished.result == [1, "two"]
-    assert finished.error == {"type": "ValueError", "message": "no"}
-
-
-def test_a_job_without_result_and_error_has_none() -> None:
-    assert job().result is None
-    assert job().error is None
 
 
 def test_a_job_tells_the_publish_key_that_it_was_made_with() -> None:
@@ -120,19 +107,6 @@ def test_the_payload_is_not_printed() -> None:
     )
 
 
-def test_a_new_job_has_the_defaults_of_the_design() -> None:
-    new = NewJob("email")
-
-    assert (new.payload, new.queue, new.priority, new.max_attempts) == ({}, "default", 0, 8)
-    assert new.idempotency_for == timedelta(hours=24)
-    assert new.payload is not NewJob("email").payload
-
-
-def test_an_answer_is_inserted_or_duplicate() -> None:
-    assert Enqueued("1").inserted
-    assert not Enqueued("1", duplicate=True).inserted
-
-
 def test_the_answer_to_a_batch_is_a_sequence_with_counts() -> None:
     items = [Enqueued("1"), Enqueued("1", duplicate=True), Enqueued("2")]
 
@@ -145,10 +119,3 @@ def test_the_answer_to_a_batch_is_a_sequence_with_counts() -> None:
     assert items[2] in many
     assert repr(many) == "EnqueuedMany(inserted=2, skipped=1)"
     assert (EnqueuedMany.of(()).inserted, EnqueuedMany.of(()).skipped) == (0, 0)
-
-
-def test_a_page_is_iterated_over_its_jobs() -> None:
-    jobs = (job(), job())
-    page = JobPage(jobs)
-
-    assert (tuple(page), len(page), page.next) == (jobs, 2, None)

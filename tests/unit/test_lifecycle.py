@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.model.lifecycle import (
-    POISON_DELIVERIES,
     TRANSITIONS,
     Event,
     Standing,
     State,
-    Transition,
     allows,
     mermaid,
     next_step,
@@ -24,7 +21,6 @@ from onefold.model.lifecycle import (
 from onefold.model.retry import Fixed
 
 NOW = 1_000_000_000
-SECOND = 1_000_000
 BACKOFF = Fixed(timedelta(seconds=30))
 
 # from, event, to, to when no attempt is left, attempt, fence
@@ -90,97 +86,14 @@ def test_a_step_goes_where_the_table_says(row: tuple[str, str, str, str | None, 
     assert (step.run_at is None) == step.state.is_final
 
 
-def test_the_numbers_of_states_are_the_bits_of_a_scope() -> None:
-    assert [(state.word, int(state)) for state in State] == [
-        ("queued", 0),
-        ("running", 1),
-        ("completed", 2),
-        ("dead", 3),
-        ("cancelled", 4),
-    ]
-    assert [state.word for state in State if state.is_final] == ["completed", "dead", "cancelled"]
-
-
-def test_a_failure_waits_by_the_backoff() -> None:
-    step = next_step(standing(State.RUNNING), Event.FAIL, now=NOW)
-
-    assert step == Transition(
-        State.QUEUED, attempt=2, vanished=0, run_at=NOW + 30 * SECOND, not_before=NOW + 30 * SECOND
-    )
-
-
-def test_a_given_delay_replaces_the_backoff() -> None:
-    step = next_step(standing(State.RUNNING), Event.FAIL, now=NOW, after=0)
-
-    assert step.run_at == NOW
-
-
-def test_a_failure_with_no_attempt_left_is_a_dead_letter() -> None:
-    step = next_step(standing(State.RUNNING, attempt=8), Event.FAIL, now=NOW, after=5)
-
-    assert step == Transition(State.DEAD, attempt=8, vanished=0, reason="failed")
-
-
 def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_too() -> None:
     assert next_step(standing(State.RUNNING, attempt=9), Event.FAIL, now=NOW).state is State.DEAD
-
-
-def test_a_lapsed_lease_is_a_failure_of_a_vanished_worker() -> None:
-    step = next_step(standing(State.RUNNING, vanished=1), Event.LAPSE, now=NOW)
-
-    assert step == Transition(
-        State.QUEUED, attempt=2, vanished=2, run_at=NOW + 30 * SECOND, not_before=NOW + 30 * SECOND
-    )
-
-
-def test_a_lapsed_lease_with_no_attempt_left_says_so() -> None:
-    step = next_step(standing(State.RUNNING, attempt=8), Event.LAPSE, now=NOW)
-
-    assert (step.state, step.reason) == (State.DEAD, "lease expired")
-
-
-def test_the_fifth_vanished_worker_in_a_row_makes_poison_whatever_attempts_remain() -> None:
-    job = standing(State.RUNNING, attempt=5, max_attempts=100)
-
-    reasons: list[str | None] = []
-    for _ in range(POISON_DELIVERIES):
-        step = next_step(job, Event.LAPSE, now=NOW)
-        reasons.append(step.reason)
-        job = msgspec.structs.replace(job, vanished=step.vanished)
-
-    assert POISON_DELIVERIES == 5
-    assert reasons == [None, None, None, None, "poison"]
 
 
 def test_poison_goes_before_the_last_attempt_as_a_reason() -> None:
     job = standing(State.RUNNING, attempt=5, max_attempts=5, vanished=4)
 
     assert next_step(job, Event.LAPSE, now=NOW).reason == "poison"
-
-
-@pytest.mark.parametrize("event", [Event.FAIL, Event.DEFER, Event.FINISH, Event.BURY, Event.CANCEL])
-def test_a_worker_that_speaks_ends_the_row_of_vanished_ones(event: Event) -> None:
-    job = standing(State.RUNNING, vanished=4)
-
-    assert next_step(job, event, now=NOW).vanished == 0
-
-
-def test_a_delivery_handed_back_unstarted_says_nothing_about_the_job() -> None:
-    step = next_step(standing(State.RUNNING, vanished=4), Event.HAND_BACK, now=NOW)
-
-    assert step == Transition(State.QUEUED, attempt=1, vanished=4, run_at=NOW)
-
-
-def test_a_defer_gives_the_attempt_back() -> None:
-    step = next_step(standing(State.RUNNING), Event.DEFER, now=NOW, after=60 * SECOND)
-
-    assert step == Transition(State.QUEUED, attempt=1, vanished=0, run_at=NOW + 60 * SECOND)
-
-
-def test_a_defer_on_the_last_attempt_is_no_failure() -> None:
-    step = next_step(standing(State.RUNNING, attempt=8), Event.DEFER, now=NOW, after=0)
-
-    assert step.state is State.QUEUED
 
 
 @pytest.mark.parametrize("event", [Event.DEFER, Event.HAND_BACK])
@@ -202,23 +115,6 @@ def test_an_attempt_that_was_never_charged_is_not_given_back(event: Event) -> No
 def test_an_end_has_a_reason(state: State, event: Event, reason: str | None) -> None:
     assert next_step(standing(state), event, now=NOW).reason == reason
     assert next_step(standing(state), event, now=NOW, reason="mine").reason == "mine"
-
-
-def test_a_caller_may_say_why_the_last_attempt_failed() -> None:
-    job = standing(State.RUNNING, attempt=8)
-
-    assert next_step(job, Event.FAIL, now=NOW, reason="mine").reason == "mine"
-
-
-def test_a_job_that_is_made_due_keeps_everything_but_its_time() -> None:
-    step = next_step(standing(State.QUEUED, vanished=3), Event.RUN_NOW, now=NOW)
-    assert step == Transition(State.QUEUED, attempt=2, vanished=3, run_at=NOW)
-
-
-def test_a_replay_starts_again_from_no_attempt_at_once() -> None:
-    for state in (State.DEAD, State.CANCELLED):
-        step = next_step(standing(state, vanished=5), Event.REPLAY, now=NOW)
-        assert step == Transition(State.QUEUED, attempt=0, vanished=0, run_at=NOW)
 
 
 @pytest.mark.parametrize("event", [Event.TAKE, Event.FINISH, Event.REPLAY])
@@ -265,30 +161,10 @@ def replaced(wanted: int, *, not_before: int | None = None, max_wait: int | None
     )
 
 
-def test_a_replacement_runs_when_the_newcomer_wants_it() -> None:
-    assert replaced(NOW + 5) == NOW + 5
-    assert replaced(NOW - 5) == NOW - 5
-
-
-def test_a_debounce_waits_no_longer_than_its_bound() -> None:
-    assert replaced(NOW + 50, max_wait=20) == NOW + 20
-    assert replaced(NOW + 10, max_wait=20) == NOW + 10
-    assert replaced(NOW + 10, max_wait=0) == NOW
-
-
 def test_a_holder_that_failed_keeps_its_backoff() -> None:
     assert replaced(NOW, not_before=NOW + 100) == NOW + 100
     assert replaced(NOW + 500, not_before=NOW + 100) == NOW + 500
     assert replaced(NOW + 500, not_before=NOW + 100, max_wait=1) == NOW + 100
-
-
-@pytest.mark.parametrize("event", [Event.FAIL, Event.LAPSE])
-def test_only_a_failure_has_a_backoff_to_keep(event: Event) -> None:
-    failed = next_step(standing(State.RUNNING), event, now=NOW)
-    deferred = next_step(standing(State.RUNNING), Event.DEFER, now=NOW, after=60)
-
-    assert failed.not_before == failed.run_at == NOW + 30 * SECOND
-    assert deferred.not_before is None
 
 
 # --- the diagram ----------------------------------------------------------------------------------

@@ -25,13 +25,6 @@ DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_new_database_needs_all_of_them_in_order(dialect: Dialect) -> None:
-    numbers = [migration.number for migration in pending(dialect, 0)]
-
-    assert numbers == list(range(1, latest(dialect) + 1))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_database_that_is_up_to_date_needs_none(dialect: Dialect) -> None:
     assert pending(dialect, latest(dialect)) == []
     assert len(pending(dialect, latest(dialect) - 1)) == 1
@@ -97,17 +90,3 @@ def test_a_script_has_the_migrations_and_the_identity() -> None:
     assert "insert into \"app\".migration (number, name) values (1, 'initial');" in text
     assert 'insert into "app".meta (name, value)' in text
     assert "it''s me" in text
-
-
-def test_a_script_for_sqlite_has_no_schema() -> None:
-    text = script("sqlite", pending("sqlite", 0), Identity("me", version=1))
-
-    assert "create table onefold_job" in text
-    assert "insert into onefold_migration (number, name) values (1, 'initial');" in text
-    assert "insert into onefold_meta (name, value)" in text
-
-
-def test_a_script_without_migrations_only_says_who_it_is() -> None:
-    text = script("sqlite", [], Identity("me", version=1))
-
-    assert text.startswith("insert into onefold_meta")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -51,37 +50,6 @@ def test_a_stored_moment_is_always_shown() -> None:
         assert from_micros(to_micros(bound, "run_at")) == bound
     assert from_micros(2**63 - 1) == datetime.max.replace(tzinfo=UTC)
     assert from_micros(-(2**63)) == datetime.min.replace(tzinfo=UTC)
-
-
-class Nowhere(tzinfo):
-    """A time zone that does not say where it is."""
-
-    def utcoffset(self, _moment: datetime | None) -> None:
-        return None
-
-    def dst(self, _moment: datetime | None) -> None:
-        return None
-
-    def tzname(self, _moment: datetime | None) -> None:
-        return None
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [datetime(2026, 3, 1), datetime(2026, 3, 1, tzinfo=Nowhere())],  # noqa: DTZ001
-    ids=["no zone", "a zone without an offset"],
-)
-def test_a_naive_moment_is_refused(moment: datetime) -> None:
-    with pytest.raises(InvalidInput, match="run_at needs a time zone, got the naive") as caught:
-        to_micros(moment, "run_at")
-
-    assert caught.value.field == "run_at"
-
-
-@pytest.mark.parametrize("moment", [0, 1.5, "2026-03-01", None, EPOCH.date()])
-def test_what_is_no_moment_is_refused(moment: Any) -> None:
-    with pytest.raises(InvalidInput, match="run_at needs a datetime, got "):
-        to_micros(moment, "run_at")
 
 
 def test_a_span_is_counted_in_microseconds() -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from onefold import ConflictingOptions, Exponential, Fixed, InvalidInput, NewJob, Retention, Unique
+from onefold import Exponential, InvalidInput, NewJob, Retention, Unique
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import hash12, hash_of, shard_of
-from onefold.model.job_options import Options, backoff_of, read_options
+from onefold.model.job_options import backoff_of, read_options
 from onefold.model.new_job import (
-    PAYLOAD_BYTES,
     Prepared,
     placed,
     prepare,
     prepare_all,
 )
-from onefold.model.retry import DEFAULT_BACKOFF
 from onefold.model.unique import request_fingerprint
 
 NOW = 1_772_366_400_000_000
@@ -61,10 +58,6 @@ def test_a_bare_job_has_the_defaults_and_no_key() -> None:
     }
 
 
-def test_every_preparation_makes_an_id_of_its_own() -> None:
-    assert prepared().request.id != prepared().request.id
-
-
 def test_times_are_stored_in_microseconds() -> None:
     request = prepared(run_at=AT, expires_at=AT + SECOND).request
 
@@ -93,11 +86,6 @@ def test_a_scope_is_a_set_of_states_and_a_window(
     request = prepared(unique_key="k", **options).request
 
     assert (request.unique_states, request.unique_for) == (states, window)
-
-
-def test_a_key_is_the_kinds_own_or_the_tenants() -> None:
-    assert prepared(unique_key="k").request.unique == (0, "acme", "email", "k")
-    assert prepared(unique_key="k", across_kinds=True).request.unique == (0, "acme", "", "k")
 
 
 def test_the_id_carries_the_hash_of_the_unique_key() -> None:
@@ -138,24 +126,10 @@ def test_a_bucket_is_decided_by_the_given_clock() -> None:
     assert keys[2] != keys[0]
 
 
-def test_a_given_key_wins_over_a_rule() -> None:
-    assert prepared(unique_key="k", unique=Unique()).request.unique_key == "k"
-
-
 def test_the_fingerprint_of_a_unique_key_is_of_kind_and_payload() -> None:
     request = prepared(unique_key="k", payload={"a": 1}, queue="mail").request
 
     assert request.fingerprint == request_fingerprint("email", payload={"a": 1})
-
-
-@pytest.mark.parametrize(
-    "options", [{"unique_while": "active"}, {"unique_for": SECOND}, {"across_kinds": True}]
-)
-def test_a_scope_without_a_key_is_a_conflict(options: dict[str, Any]) -> None:
-    with pytest.raises(ConflictingOptions, match=r"needs a unique_key \(or unique\)") as caught:
-        prepared(**options)
-
-    assert [caught.value.field] == list(options)
 
 
 # --- publish keys ---------------------------------------------------------------------------------
@@ -192,108 +166,7 @@ def test_backoff_and_retention_are_stored_as_one_text() -> None:
     assert stored.keep == {"completed": 0, "dead": 1_000_000}
 
 
-def test_a_job_without_settings_has_the_defaults() -> None:
-    assert read_options(None) == Options()
-    assert backoff_of(Options()) == DEFAULT_BACKOFF
-
-
-def test_either_setting_goes_without_the_other() -> None:
-    alone = read_options(prepared(backoff=Fixed(SECOND)).request.options)
-    empty = read_options(prepared(retention=Retention()).request.options)
-
-    assert (backoff_of(alone), alone.keep) == (Fixed(SECOND), None)
-    assert (empty.backoff, empty.keep) == (None, None)
-
-
-def test_no_retention_at_all_contradicts_a_key_that_is_held_while_the_record_exists() -> None:
-    kept = Retention(completed=SECOND)
-    assert prepared(unique_key="k", unique_while="exists", retention=kept).request.options
-
-    for outcome in ("completed", "dead", "cancelled"):
-        with pytest.raises(ConflictingOptions, match="retention of zero contradicts"):
-            prepared(
-                unique_key="k",
-                unique_while="exists",
-                retention=Retention(**{outcome: timedelta(0)}),
-            )
-
-
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def seven(_kind: str, _payload: object) -> int:
-    return 7
-
-
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("kind", {"kind": ""}, "must have 1 to 200 characters"),
-    ("kind", {"kind": "a,b"}, "must not contain ','"),
-    ("queue", {"queue": "a*"}, "must not contain '*'"),
-    ("payload", {"payload": math.nan}, ""),
-    ("payload", {"payload": {"a": object()}}, ""),
-    ("payload", {"payload": "x" * PAYLOAD_BYTES}, "must have at most 1048576 bytes, got 1048578"),
-    ("payload", {"payload": "ß" * (PAYLOAD_BYTES // 2)}, "must have at most 1048576 bytes"),
-    ("priority", {"priority": 32768}, "must be a whole number from -32768 to 32767, got 32768"),
-    ("priority", {"priority": True}, "must be a whole number"),
-    ("priority", {"priority": 1.0}, "must be a whole number"),
-    (
-        "max_attempts",
-        {"max_attempts": 0},
-        "must be a whole number from 1 to 100, got 0. The first attempt counts: 1 means no retry",
-    ),
-    ("max_attempts", {"max_attempts": 101}, "must be a whole number from 1 to 100"),
-    ("run_at", {"run_at": AT.replace(tzinfo=None)}, "needs a time zone"),
-    ("expires_at", {"expires_at": AT.replace(tzinfo=None)}, "needs a time zone"),
-    ("delay", {"delay": -SECOND}, "must not be negative"),
-    ("delay", {"delay": SECOND, "run_at": AT}, "cannot be given together with run_at"),
-    ("unique_key", {"unique_key": ""}, "must not be empty"),
-    ("unique_key", {"unique_key": "x" * 513}, "must have at most 512 bytes"),
-    ("unique", {"unique": "to"}, "must be Unique or a function, got 'to'"),
-    ("unique", {"unique": seven}, "must be a string, got 7"),
-    ("unique_while", {"unique_key": "k", "unique_while": "running"}, "must be queued, active or"),
-    ("unique_for", {"unique_key": "k", "unique_for": timedelta(0)}, "must not be shorter than"),
-    ("idempotency_key", {"idempotency_key": "a\x00"}, "must not contain NUL"),
-    (
-        "idempotency_for",
-        {"idempotency_key": "p", "idempotency_for": timedelta(0)},
-        "must not be shorter than",
-    ),
-    ("backoff", {"backoff": SECOND}, "must be Exponential or Fixed"),
-    ("retention", {"retention": SECOND}, "must be Retention, got"),
-    ("retention.dead", {"retention": Retention(dead=-SECOND)}, "must not be negative"),
-    ("request_id", {"request_id": 7}, "must be a string"),
-]
-
-
-@pytest.mark.parametrize(
-    ("field", "options", "reason"),
-    BAD,
-    ids=[f"{bad[0]}-{number}" for number, bad in enumerate(BAD)],
-)
-def test_a_bad_value_is_refused_by_the_name_of_its_field(
-    field: str, options: dict[str, Any], reason: str
-) -> None:
-    given: dict[str, Any] = {"kind": "email", **options}
-
-    with pytest.raises(InvalidInput) as caught:
-        prepare(NewJob(**given), "", now=NOW)
-
-    assert caught.value.field == field
-    assert caught.value.reason.startswith(reason)
-
-
-def test_a_payload_may_be_as_large_as_the_limit() -> None:
-    assert len(prepared(payload="x" * (PAYLOAD_BYTES - 2)).request.payload) == PAYLOAD_BYTES
-
-
-def test_a_batch_names_the_item_that_cannot_be_accepted() -> None:
-    jobs: list[Any] = [NewJob("a"), NewJob("b", delay=SECOND, run_at=AT)]
-
-    with pytest.raises(ConflictingOptions, match="item 1: delay cannot be given") as caught:
-        prepare_all(jobs, "", now=NOW)
-
-    assert caught.value.item == 1
-    assert [item.request.kind for item in prepare_all(jobs[:1], "", now=NOW)] == ["a"]
 
 
 def test_a_field_of_a_key_that_an_item_does_not_have_is_named_with_the_item() -> None:
@@ -301,13 +174,6 @@ def test_a_field_of_a_key_that_an_item_does_not_have_is_named_with_the_item() ->
     jobs = [NewJob("email", {"to": 1}, unique=rule), NewJob("email", {"too": 1}, unique=rule)]
 
     with pytest.raises(InvalidInput, match=r"item 1: unique names 'to', .*'email'.* has 'too'"):
-        prepare_all(jobs, "", now=NOW)
-
-
-def test_what_is_no_new_job_is_refused() -> None:
-    jobs: list[Any] = [{"kind": "email"}]
-
-    with pytest.raises(InvalidInput, match=r"item 0: job must be a NewJob, got \{'kind': 'email'}"):
         prepare_all(jobs, "", now=NOW)
 
 
@@ -326,10 +192,11 @@ def test_on_several_shards_an_item_goes_where_its_id_says() -> None:
     assert [item.request.id for item in moved] == [item.request.id for item in items]
 
 
-def test_the_same_key_is_always_on_the_same_shard() -> None:
-    shards = {placed([prepared(unique_key="k")], 4)[0].request.shard for _ in range(20)}
+def test_what_is_no_new_job_is_refused() -> None:
+    jobs: list[Any] = [{"kind": "email"}]
 
-    assert len(shards) == 1
+    with pytest.raises(InvalidInput, match=r"item 0: job must be a NewJob, got \{'kind': 'email'}"):
+        prepare_all(jobs, "", now=NOW)
 
 
 @pytest.mark.parametrize("field", ["kind", "queue", "priority", "max_attempts"])

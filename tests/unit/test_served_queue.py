@@ -13,8 +13,6 @@ from onefold.model.checks import qualified, shown, without_tenant
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
 from onefold.model.queue import (
-    Queue,
-    QueueCounts,
     QueueSettings,
     SigningSecret,
     checked,
@@ -52,13 +50,6 @@ def test_what_was_said_is_read_again(configuration: QueueSettings) -> None:
 
 def test_whether_it_is_paused_is_not_stored_with_its_settings() -> None:
     assert "paused" not in encode_settings(QueueSettings(paused=True))
-
-
-def test_a_queue_has_settings_that_can_be_saved_again() -> None:
-    queue = Queue(name="payments", paused=True, max_attempts=3, headers={"A": "b"})
-
-    assert checked(queue) == QueueSettings(paused=True, max_attempts=3, headers={"A": "b"})
-    assert type(checked(queue)) is QueueSettings
 
 
 @pytest.mark.parametrize(
@@ -122,17 +113,6 @@ def test_what_cannot_be_is_refused_by_its_name(setting: str, value: Any) -> None
     assert caught.value.field == setting
 
 
-def test_anything_else_is_no_configuration() -> None:
-    wrong: Any = {"endpoint": "https://example.com"}
-    with pytest.raises(InvalidInput, match="settings must be QueueSettings"):
-        checked(wrong)
-
-
-def test_a_limit_is_what_the_engine_keeps_to() -> None:
-    assert QueueSettings().limit is None
-    assert WHOLE.limit == Limit(concurrency=7, rate="10/30s")
-
-
 def test_a_made_secret_can_be_used_and_is_not_shown() -> None:
     secret = new_secret()
 
@@ -157,12 +137,6 @@ def test_the_queue_of_another_is_shown_as_the_engine_has_it() -> None:
     assert shown("", "{other}payments") == "{other}payments"
 
 
-def test_counts_of_shards_are_added() -> None:
-    assert QueueCounts(1, 2, 3, 4, 5).plus(QueueCounts(10, 20, 30, 40, 50)) == QueueCounts(
-        11, 22, 33, 44, 55
-    )
-
-
 def test_a_secret_is_not_in_the_text_of_its_struct() -> None:
     secret = SigningSecret(new_secret(), MOMENT)
     assert secret.secret not in repr(secret)
@@ -172,3 +146,9 @@ def test_a_secret_is_not_in_the_text_of_its_struct() -> None:
 def test_a_rate_whose_period_is_too_long_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="a period that is too long"):
         Limit(rate="1/999999999999999d")
+
+
+def test_anything_else_is_no_configuration() -> None:
+    wrong: Any = {"endpoint": "https://example.com"}
+    with pytest.raises(InvalidInput, match="settings must be QueueSettings"):
+        checked(wrong)

@@ -11,14 +11,6 @@ class Thing:
         self.is_closed = True
 
 
-def test_what_was_put_away_is_taken_again() -> None:
-    shelf, thing = Shelf[Thing](), Thing()
-    assert shelf.take() is None
-    shelf.put(thing)
-    assert shelf.take() is thing
-    assert shelf.take() is None
-
-
 def test_what_finds_no_room_is_closed() -> None:
     shelf, things = Shelf[Thing](), [Thing() for _ in range(MOST + 1)]
     for thing in things:

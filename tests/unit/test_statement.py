@@ -81,16 +81,6 @@ def test_a_percent_sign_is_doubled_for_psycopg_alone() -> None:
 names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8)
 
 
-@given(st.lists(names, max_size=20))
-def test_names_come_in_the_order_in_which_they_first_appear(wanted: list[str]) -> None:
-    text = " + ".join(f":{name}" for name in wanted)
-
-    numbered, found = compiled(text, "numbered")
-
-    assert found == tuple(dict.fromkeys(wanted))
-    assert numbered == " + ".join(f"${found.index(name) + 1}" for name in wanted)
-
-
 # --- values ---------------------------------------------------------------------------------------
 
 
@@ -98,18 +88,6 @@ def test_a_batch_is_a_list_per_column_for_postgres() -> None:
     statement = Statement("s", "", {"lease": 5}, ("id", "fence"), [("a", 1), ("b", None)])
 
     assert statement.arrays() == {"lease": 5, "id": ["a", "b"], "fence": [1, None]}
-
-
-def test_an_empty_batch_is_empty_lists() -> None:
-    assert Statement("s", "", {}, ("id", "fence")).arrays() == {"id": [], "fence": []}
-    assert Statement("s", "", {}, ("id", "fence")).json() == {"rows": "[]"}
-
-
-def test_without_a_batch_the_parameters_are_all_there_is() -> None:
-    statement = Statement("s", "", {"states": [0, 1], "queue": None})
-
-    assert statement.arrays() == {"states": [0, 1], "queue": None}
-    assert statement.json() == {"states": "[0,1]", "queue": None}
 
 
 def test_a_batch_is_one_json_text_for_sqlite() -> None:
@@ -128,42 +106,12 @@ def test_rows_of_uneven_length_are_our_own_mistake() -> None:
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def test_a_statement_is_asked_for_by_name() -> None:
-    statement = Sql("sqlite")("get_jobs", ("shard", "id"), [(0, "a")], tenant="acme")
-
-    assert (statement.name, statement.columns, statement.parameters) == (
-        "get_jobs",
-        ("shard", "id"),
-        {"tenant": "acme"},
-    )
-    assert "from onefold_job" in statement.text or "onefold_job" in statement.text
-
-
 def test_a_name_that_does_not_exist_is_our_own_mistake() -> None:
     with pytest.raises(KeyError):
         Sql("postgres")("drop_everything")
 
 
-def test_each_database_says_what_it_can_do() -> None:
-    assert (Sql("sqlite").takes_by_priority, Sql("sqlite").skips_locked) == (True, False)
-    assert (Sql("postgres").takes_by_priority, Sql("postgres").skips_locked) == (False, True)
-
-
-def test_the_same_statements_serve_any_number_of_shards() -> None:
-    one = Sql("postgres", schema="app")
-    four = Sql("postgres", schema="app", shards=4)
-
-    assert (four.dialect, four.schema, four.shards) == ("postgres", "app", 4)
-    assert four("get_jobs").text == one("get_jobs").text
-
-
 # --- schemas --------------------------------------------------------------------------------------
-
-
-def test_the_default_schema_is_left_as_it_is_written() -> None:
-    text = "select * from onefold.job"
-
-    assert in_schema(text, "onefold") is text
 
 
 @pytest.mark.parametrize(

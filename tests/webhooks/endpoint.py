@@ -29,8 +29,8 @@ class Endpoint:
         self.effects = effects
         self.told: list[Event] = []
         self.seen: list[Received] = []
-        self.before: Callable[[Received], Any] = lambda _: None
-        """Called by the handler before it writes; what it gives is the handler's answer."""
+        self.after: Callable[[Received], Any] = lambda _: None
+        """Called by the handler once it has written; what it gives is the handler's answer."""
         onefold.subscribe(self.told.append)
         self.webhook = self.made(StandardWebhooks(senders.WHSEC))
 
@@ -44,15 +44,13 @@ class Endpoint:
 
     def handle(self, event: Received) -> Any:
         self.seen.append(event)
-        answer = self.before(event)
         event.connection.execute(self.effects.insert(self._number(event)))
-        return answer
+        return self.after(event)
 
     async def ahandle(self, event: Received) -> Any:
         self.seen.append(event)
-        answer = self.before(event)
         await event.connection.execute(self.effects.insert(self._number(event)))
-        return answer
+        return self.after(event)
 
     def _number(self, event: Received) -> int:
         return len(self.effects.numbers) + 1

@@ -101,6 +101,7 @@ def test_w041_what_was_committed_before_a_crash_is_not_done_again(
     assert effects.numbers == [1]
 
 
+@pytest.mark.prove
 def test_w040_what_was_not_committed_before_a_crash_is_done(
     store: Store, clock: Clock, effects: Effects, killed: Victim
 ) -> None:

@@ -110,7 +110,7 @@ async def test_w049_an_event_without_a_time_needs_one(endpoint: Endpoint) -> Non
                 event.is_newest("x", **options)
             errors.append(caught.value)
 
-    endpoint.before = look
+    endpoint.after = look
     await endpoint.send("msg_1")
 
     assert [error.field for error in errors] == ["at", "ties"]

@@ -32,6 +32,7 @@ from onefold.web.webhooks import (
 )
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import alongside
+from tests.fixtures.patience import BRIEF, HANG
 from tests.webhooks import senders
 from tests.webhooks.endpoint import Endpoint
 from tests.webhooks.senders import SECRET, WHSEC
@@ -44,34 +45,23 @@ def forged(asked: HttpRequest) -> HttpRequest:
     return HttpRequest(method="POST", path=asked.path, headers=headers)
 
 
-async def test_w037_the_effect_and_the_memory_are_one_commit(endpoint: Endpoint) -> None:
+async def test_w037_w038_the_effect_and_the_memory_are_one_commit(endpoint: Endpoint) -> None:
     answer = await endpoint.send("msg_1")
 
     assert answer.status == 200
     assert endpoint.effects.numbers == [1]
     assert endpoint.effects.claims == [("msg_1", 1)]
     assert endpoint.told == [WebhookReceived("standard-webhooks", "orders", "processed", None, "1")]
-
-
-async def test_w038_a_duplicate_is_answered_with_2xx_and_has_no_effect(endpoint: Endpoint) -> None:
-    answers = [await endpoint.send("msg_1") for _ in range(3)]
-
-    assert [answer.status for answer in answers] == [200, 200, 200]
+    for _ in range(2):
+        assert (await endpoint.send("msg_1")).status == 200
+        endpoint.advance(hours=1)
     assert endpoint.count == 1
     assert len(endpoint.told_of(WebhookDuplicate)) == 2
 
 
-async def test_w038_a_redelivery_has_a_new_timestamp_and_signature(endpoint: Endpoint) -> None:
-    await endpoint.send("msg_1")
-    endpoint.advance(hours=1)
-
-    assert (await endpoint.send("msg_1")).status == 200
-    assert endpoint.count == 1
-
-
 async def test_w038_a_duplicate_is_answered_as_the_first_was(endpoint: Endpoint) -> None:
     reply = HttpResponse(200, (("Content-Type", "text/xml"),), b"<Response/>")
-    endpoint.before = lambda _: reply
+    endpoint.after = lambda _: reply
 
     assert await endpoint.send("msg_1") == reply
     assert await endpoint.send("msg_1") == reply
@@ -91,13 +81,6 @@ async def test_w035_w036_a_forgery_is_told_nothing_and_spoils_nothing(endpoint: 
     assert endpoint.count == 1
 
 
-async def test_w051_too_old_and_too_new_are_told_apart(endpoint: Endpoint) -> None:
-    for late in (timedelta(minutes=6), -timedelta(minutes=6)):
-        await endpoint.receive(senders.standard(b"{}", endpoint.clock.now - late))
-
-    assert [event.code for event in endpoint.told_of(WebhookRejected)] == ["too_old", "too_new"]
-
-
 async def test_w019_an_old_secret_is_told_of(endpoint: Endpoint) -> None:
     endpoint.made(Stripe([Secret("new", id="new"), Secret(SECRET, id="old")]), name="payments")
 
@@ -115,11 +98,11 @@ async def test_w040_what_fails_is_undone_and_the_redelivery_runs(endpoint: Endpo
     def fail(_: Received) -> None:
         raise Boom
 
-    endpoint.before = fail
+    endpoint.after = fail
     assert (await endpoint.send("msg_1")).status == 500
-    assert endpoint.effects.claims == []
+    assert (endpoint.count, endpoint.effects.claims) == (0, [])
 
-    endpoint.before = lambda _: None
+    endpoint.after = lambda _: None
     assert (await endpoint.send("msg_1")).status == 200
     assert endpoint.count == 1
     assert [event.outcome for event in endpoint.told_of(WebhookReceived)] == [
@@ -127,50 +110,29 @@ async def test_w040_what_fails_is_undone_and_the_redelivery_runs(endpoint: Endpo
     ]  # fmt: skip
 
 
-async def test_w040_rows_written_before_a_failure_are_undone(
-    endpoint: Endpoint, colour: str
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (HttpResponse(503, (("Retry-After", "9"),)), 503),
+        ({"ok": True}, 500),
+        (HttpResponse(200, (("X-Note", "日本"),)), 500),
+        (HttpResponse(200, (("X-Note", "a\r\nSet-Cookie: b=c"),)), 500),
+    ],
+)
+async def test_w040_an_answer_that_is_no_success_or_cannot_be_sent_is_undone(
+    endpoint: Endpoint, answer: object, status: int
 ) -> None:
-    webhook = Webhook(endpoint.onefold, StandardWebhooks(WHSEC), name="late")
-    insert = endpoint.effects.insert(7)
+    endpoint.after = lambda _: answer
 
-    def fail(event: Received) -> None:
-        event.connection.execute(insert)
-        raise Boom
-
-    async def afail(event: Received) -> None:
-        await event.connection.execute(insert)
-        raise Boom
-
-    webhook.process(afail if colour == "async" else fail)
-    answer = await endpoint.receive(senders.standard(b"{}", endpoint.clock.now), b"{}", webhook)
-
-    assert answer.status == 500
-    assert endpoint.count == 0
-    assert endpoint.effects.claims == []
-
-
-async def test_w040_an_answer_that_is_no_success_is_undone(endpoint: Endpoint) -> None:
-    endpoint.before = lambda _: HttpResponse(503, (("Retry-After", "9"),))
-
-    assert (await endpoint.send("msg_1")).value("Retry-After") == "9"
-    assert endpoint.effects.claims == []
-    assert endpoint.count == 0
-
-
-async def test_w040_a_handler_that_answers_with_something_else_has_failed(
-    endpoint: Endpoint,
-) -> None:
-    endpoint.before = lambda _: {"ok": True}
-
-    assert (await endpoint.send("msg_1")).status == 500
-    assert endpoint.effects.claims == []
+    assert (await endpoint.send("msg_1")).status == status
+    assert (endpoint.count, endpoint.effects.claims) == (0, [])
 
 
 async def test_w039_a_duplicate_of_what_is_being_processed_is_told_409(
     endpoint: Endpoint, store: Store
 ) -> None:
     """On SQLite it waits for the one writer first, and gives up sooner than that ends."""
-    impatient = store.open(clock=endpoint.clock, busy_timeout=timedelta(milliseconds=20))
+    impatient = store.open(clock=endpoint.clock, busy_timeout=BRIEF)
     other = Endpoint(impatient, endpoint.colour, endpoint.clock, endpoint.effects)
     inside: list[HttpResponse] = []
 
@@ -183,7 +145,7 @@ async def test_w039_a_duplicate_of_what_is_being_processed_is_told_409(
         thread.start()
         thread.join()
 
-    endpoint.before = meanwhile
+    endpoint.after = meanwhile
     first = await endpoint.send("msg_1")
 
     assert first.status == 200
@@ -327,12 +289,9 @@ async def test_w043_or_flagged(
     assert [event.suspect for event in endpoint.seen] == [False, *[True] * (len(sent) - 1)]
 
 
-@replays
-async def test_w043_or_forgotten_after_a_while(
-    endpoint: Endpoint, provider: Any, captured: Callable[[], Replays]
-) -> None:
-    endpoint.made(provider, guard_window=timedelta(hours=1))
-    first, second, *_ = captured()
+async def test_w043_or_forgotten_after_a_while(endpoint: Endpoint) -> None:
+    endpoint.made(GitHub(SECRET), guard_window=timedelta(hours=1))
+    first, second, *_ = github_replays()
 
     await endpoint.receive(*first)
     endpoint.advance(hours=2)
@@ -355,9 +314,9 @@ async def test_w043_a_failed_delivery_leaves_no_guard_behind(endpoint: Endpoint)
 
     endpoint.made(GitHub(SECRET))
     first, second, *_ = github_replays()
-    endpoint.before = fail
+    endpoint.after = fail
     assert (await endpoint.receive(*first)).status == 500
-    endpoint.before = lambda _: None
+    endpoint.after = lambda _: None
 
     assert (await endpoint.receive(*second)).status == 200
     assert endpoint.count == 1
@@ -409,14 +368,9 @@ async def test_w046_a_second_key_makes_twins_one(endpoint: Endpoint) -> None:
     endpoint.advance(minutes=6)
     await send("evt_5")
     assert endpoint.count == 4
-
-
-async def test_w046_events_without_a_second_key_are_known_by_their_id(endpoint: Endpoint) -> None:
-    endpoint.made(Stripe(SECRET), second_key=SecondKey(changed_object))
-    for body in (b'{"id": "evt_1"}', b'{"id": "evt_2", "data": []}', b'{"id": "evt_3"}'):
+    for body in (b'{"id": "evt_6"}', b'{"id": "evt_7", "data": []}', b'{"id": "evt_8"}'):
         await endpoint.receive(senders.stripe(body, endpoint.clock.now), body)
-
-    assert endpoint.count == 3
+    assert endpoint.count == 7, "those without a second key are known by their id"
 
 
 async def test_w047_events_are_remembered_for_a_month(endpoint: Endpoint) -> None:
@@ -453,14 +407,6 @@ async def test_w048_the_application_may_say_when_an_event_happened(endpoint: End
     endpoint.made(GitHub(SECRET), oldest=timedelta(days=30), occurred_at=happened_at)
 
     assert (await endpoint.receive(senders.github(b"{}"))).status == 400
-
-
-@pytest.mark.parametrize("value", ["日本", "a\r\nSet-Cookie: b=c"])
-async def test_w040_an_answer_that_cannot_be_sent_is_undone(endpoint: Endpoint, value: str) -> None:
-    endpoint.before = lambda _: HttpResponse(200, (("X-Note", value),), b"")
-
-    assert (await endpoint.send("msg_1")).status == 500
-    assert endpoint.count == 0
 
 
 # --- the enqueue style ----------------------------------------------------------------------------
@@ -501,7 +447,7 @@ async def test_w050_the_job_and_the_memory_are_one_commit(endpoint: Endpoint, st
         handled.append((event.id, event.json()))
 
     async with endpoint.onefold.worker(queues=["default"]):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG):
             while not handled:  # noqa: ASYNC110 - the worker tells nobody else
                 await asyncio.sleep(0)
 
@@ -518,15 +464,6 @@ async def test_w050_what_does_not_fit_into_a_job_is_too_large(endpoint: Endpoint
 
 
 # --- what is no event -----------------------------------------------------------------------------
-
-
-async def test_w033_a_body_that_is_too_long_is_refused(endpoint: Endpoint) -> None:
-    endpoint.made(StandardWebhooks(WHSEC), max_body=10)
-    asked = senders.standard(b"x" * 11, endpoint.clock.now)
-
-    assert (await endpoint.receive(asked, b"x" * 11)).status == 413
-    assert (await endpoint.receive(senders.standard(b"x" * 10, endpoint.clock.now), b"x" * 10)
-            ).status == 200  # fmt: skip
 
 
 async def test_w027_slacks_challenge_is_answered_and_is_no_event(endpoint: Endpoint) -> None:
@@ -562,7 +499,7 @@ async def test_w052_a_refusal_for_good_is_told_by_the_senders_own_means(
     def refuse(_: Received) -> None:
         raise Refuse("no such customer")
 
-    endpoint.before = refuse
+    endpoint.after = refuse
     standard = await endpoint.send("msg_1")
     endpoint.made(Slack(SECRET))
     body = b'{"event_id": "Ev1"}'
@@ -586,9 +523,9 @@ async def test_w053_no_secret_signature_or_body_is_logged(
     asked = senders.standard(body, endpoint.clock.now)
     with caplog.at_level(logging.DEBUG):
         await endpoint.receive(forged(asked), body)
-        endpoint.before = fail
+        endpoint.after = fail
         await endpoint.receive(asked, body)
-        endpoint.before = lambda _: None
+        endpoint.after = lambda _: None
         await endpoint.receive(asked, body)
         await endpoint.receive(asked, body)
 
@@ -642,12 +579,9 @@ def test_settings_are_checked_at_the_start(options: dict[str, Any]) -> None:
         Webhook(onefold, Stripe(SECRET), **given)
 
 
-def test_a_second_key_has_a_window() -> None:
+def test_what_a_webhook_is_made_of_is_checked() -> None:
     with pytest.raises(InvalidInput, match="window"):
         SecondKey(changed_object, timedelta(0))
-
-
-def test_what_a_webhook_is_made_of_is_checked() -> None:
     with Onefold("sqlite:///unused.db") as onefold:
         with pytest.raises(InvalidInput, match="provider"):
             Webhook(onefold, "stripe", name="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -25,7 +25,6 @@ from onefold.web.webhooks import (
     verify,
 )
 from onefold.web.webhooks.ed25519 import private_key, public_key
-from onefold.web.webhooks.provider import mac
 from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, accepted, request
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -190,19 +189,16 @@ def test_w001_what_others_have_published_is_accepted(vector: Vector) -> None:
 
 
 @each_vector
-def test_w002_and_refused_when_a_byte_is_changed(vector: Vector) -> None:
+def test_w002_and_refused_when_a_byte_is_changed_or_added(vector: Vector) -> None:
+    wrong = [vector.body + b"\n"]
     for place in {0, len(vector.body) // 2, len(vector.body) - 1}:
         changed = bytearray(vector.body)
         changed[place] ^= 1
+        wrong.append(bytes(changed))
 
+    for body in wrong:
         with pytest.raises(BadSignature):
-            verify(vector.provider, vector.request, bytes(changed), vector.now)
-
-
-@each_vector
-def test_w002_and_refused_when_something_is_added(vector: Vector) -> None:
-    with pytest.raises(BadSignature):
-        verify(vector.provider, vector.request, vector.body + b"\n", vector.now)
+            verify(vector.provider, vector.request, body, vector.now)
 
 
 @each_vector
@@ -288,13 +284,6 @@ MACS: list[tuple[Any, bytes, bytes, str]] = [
     ("sha1", b"\xaa" * 80, b"Test Using Larger Than Block-Size Key - Hash Key First",
      "aa4ae5e15272d00e95705637ce8a3b55ed402112"),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("algorithm", "key", "content", "digest"), MACS)
-def test_w001_the_macs_of_the_rfcs_are_ours(
-    algorithm: str, key: bytes, content: bytes, digest: str
-) -> None:
-    assert mac(key, content, algorithm).hex() == digest  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("algorithm", "key", "content", "digest"), MACS)

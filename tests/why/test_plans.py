@@ -5,18 +5,17 @@ And a list of keys: its page.
 Counted in rows and in steps of a virtual machine, never in time.
 """
 
-import sqlite3
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
 
-from onefold.databases.sqlite.execute import statements
-from onefold.operations.migrations import pending
 from onefold.operations.statement import Sql, Statement
-from tests.fixtures.backlog import Backlog, fills
+from tests.fixtures.backlog import Backlog
 from tests.fixtures.place import Place
 from tests.sql.test_plans_postgres import MODES, Database
+from tests.sql.test_plans_sqlite import database as filled
 from tests.sql.test_plans_sqlite import faults, steps
 
 BACKLOG = Backlog(finished=2_000, ready=2_000, running=500, claims=20_000)
@@ -45,15 +44,9 @@ def test_postgres_reads_as_many_rows_as_there_are_scopes(postgres_place: Place, 
 def test_sqlite_takes_as_many_steps_with_many_rows_as_with_few() -> None:
     costs: list[int] = []
     for backlog in (Backlog(), BACKLOG):
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        for migration in pending("sqlite", 0):
-            for text in statements(migration.text):
-                connection.execute(text)
-        for fill in fills(Sql("sqlite"), backlog):
-            connection.execute(fill.text, fill.parameters)
-        costs.append(steps(connection, look(Sql("sqlite"))))
-        scans = [line for line in faults(connection, look(Sql("sqlite"))) if "onefold" in line]
-        connection.close()
+        with closing(filled(backlog)) as connection:
+            costs.append(steps(connection, look(Sql("sqlite"))))
+            scans = [line for line in faults(connection, look(Sql("sqlite"))) if "onefold" in line]
         assert scans == []
 
     few, many = costs
@@ -98,20 +91,8 @@ def test_postgres_reads_a_page_of_keys_and_no_more(postgres_place: Place, mode: 
         assert database.cost(surfaces, mode).rows <= PROBES
 
 
-@pytest.mark.parametrize("narrowed", PAGES)
-def test_sqlite_takes_as_many_steps_for_a_page_of_many_keys_as_of_few(
-    narrowed: dict[str, Any],
-) -> None:
-    costs: list[int] = []
-    for claims in (200, 20_000):
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        for migration in pending("sqlite", 0):
-            for text in statements(migration.text):
-                connection.execute(text)
-        for fill in fills(Sql("sqlite"), Backlog(claims=claims)):
-            connection.execute(fill.text, fill.parameters)
-        costs.append(steps(connection, page(Sql("sqlite"), **narrowed)))
-        connection.close()
-
-    few, many = costs
-    assert many <= few + 100
+def test_sqlite_takes_as_many_steps_for_a_page_of_many_keys_as_of_few() -> None:
+    with closing(filled(Backlog(claims=200))) as few, closing(filled(BACKLOG)) as many:
+        for narrowed in PAGES:
+            statement = page(Sql("sqlite"), **narrowed)
+            assert steps(many, statement) <= steps(few, statement) + 100, narrowed

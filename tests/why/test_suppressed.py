@@ -12,8 +12,8 @@ import pytest
 from onefold import NewJob, Onefold
 from onefold.app import duplicate_log
 from onefold.model.claim import ClaimKey
-from onefold.model.ids import new_id, parse_id
 from tests.fixtures.colours import Clock, Coloured
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 from tests.race.waiting import until
 
@@ -48,16 +48,6 @@ async def test_notes_are_counted_with_their_times(onefold: Coloured, clock: Cloc
     assert (told.count, told.first_at, told.last_at) == (3, first, last)
     assert {one.request_id for one in told.recent[:2]} == {None, "req-3"}
     assert told.recent[2].request_id == "req-1"
-
-
-async def test_folding_changes_nothing_that_can_be_seen(onefold: Coloured) -> None:
-    await onefold.claim("alice", "k", surface="http")
-    note(onefold.target, "req-1")
-    before = await onefold.keys.why("k")
-
-    await onefold.deliveries.fold()
-
-    assert await onefold.keys.why("k") == before
 
 
 async def test_notes_go_with_the_claim(onefold: Coloured, clock: Clock) -> None:
@@ -112,20 +102,6 @@ async def test_a_key_that_is_taken_over_keeps_its_notes(onefold: Coloured, clock
     assert sorted(await noted(onefold), key=str) == ["req-1", "req-2"]
 
 
-def test_the_id_of_a_keys_notes_is_a_uuid_that_no_job_has() -> None:
-    others = [
-        ClaimKey("t", "http", "alice", "k"),
-        ClaimKey("", "form", "alice", "k"),
-        ClaimKey("", "http", "alic", "ek"),
-        ClaimKey("", "http", "alice", "é"),
-    ]
-    ids = {key.notes for key in (KEY, *others)}
-
-    assert len(ids) == 5
-    assert all(parse_id(found) == found and found[14] == "8" for found in ids)
-    assert new_id()[14] == "7"
-
-
 def test_notes_are_written_by_themselves(place: Place) -> None:
     with place.open() as onefold, place.open() as other:
         onefold.claim("alice", "k", surface="http")
@@ -134,33 +110,12 @@ def test_notes_are_written_by_themselves(place: Place) -> None:
         writers = [one for one in threading.enumerate() if one.name == "onefold-notes"]
         writers = [one for one in writers if one not in others]
         for writer in writers:
-            writer.join(30)
+            writer.join(HANG)
 
         (holder,) = other.keys.why("k").holders
 
     assert writers
     assert holder.suppressed.count == 1
-
-
-def test_a_close_writes_what_waits(place: Place) -> None:
-    with place.open() as onefold:
-        onefold.claim("alice", "k", surface="http")
-        note(onefold, "req-1")
-
-    with place.open() as onefold:
-        assert onefold.keys.why("k").holders[0].suppressed.count == 1
-
-
-def test_a_close_writes_more_than_one_batch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicate_log, "BATCH", 2)
-    monkeypatch.setattr(duplicate_log, "PAUSE", 60)
-    with place.open() as onefold:
-        onefold.claim("alice", "k", surface="http")
-        for number in range(5):
-            note(onefold, f"req-{number}")
-
-    with place.open() as onefold:
-        assert onefold.keys.why("k").holders[0].suppressed.count == 5
 
 
 def test_a_close_waits_for_what_is_being_written(
@@ -177,7 +132,7 @@ def test_a_close_waits_for_what_is_being_written(
             until(lambda: not taken._waiting, "the note is being written")  # pyright: ignore[reportPrivateUsage]
             closing = threading.Thread(target=onefold.close)
             closing.start()
-        closing.join(30)
+        closing.join(HANG)
 
         with place.open() as another:
             assert another.keys.why("k").holders[0].suppressed.count == 1
@@ -301,7 +256,7 @@ def test_a_signal_handler_may_flush_in_the_middle_of_a_flush(
     notes.note(KEY)
     flushing = threading.Thread(target=notes.flush, daemon=True)
     flushing.start()
-    flushing.join(30)
+    flushing.join(HANG)
 
     assert written == 1
 
@@ -321,26 +276,11 @@ def test_an_id_of_a_request_is_cut_to_what_can_be_stored(place: Place) -> None:
 NOWHERE = "sqlite:////nowhere/at/all/onefold.db"
 
 
-def test_what_cannot_be_written_is_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "onefold"), Onefold(NOWHERE) as onefold:
-        note(onefold, "req-1")
-
-    assert "could not be noted" in caplog.text
-
-
 def test_so_it_is_where_the_tables_are_gone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "onefold"), place.open() as onefold:
         with place.connection() as other:
             other.execute(f"drop table {place.table('duplicate')}")
         note(onefold, "req-1")
-
-    assert "could not be noted" in caplog.text
-
-
-async def test_so_it_is_when_it_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "onefold"):
-        async with Onefold(NOWHERE) as onefold:
-            note(onefold, "req-1")
 
     assert "could not be noted" in caplog.text
 

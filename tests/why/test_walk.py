@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import httpx
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -103,6 +104,9 @@ async def by_hand(onefold: Onefold, key: str) -> None:
         await onefold.aenqueue("mail", {"to": "eve"}, idempotency_key=key, request_id=request_id)
 
 
+@pytest.mark.parametrize(
+    "place", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)], indirect=True
+)
 def test_a_key_is_read_on_every_surface_that_it_went_through(
     place: Place, onefold_command: Run
 ) -> None:

@@ -55,15 +55,6 @@ async def test_a_job_holds_its_unique_key(onefold: Coloured, clock: Clock) -> No
     assert noted.recent[0].request_id == "req-7"
 
 
-@pytest.mark.parametrize("scope", ["queued", "active", "exists"])
-async def test_a_job_says_for_which_part_of_its_life_it_holds_its_key(
-    onefold: Coloured, scope: str
-) -> None:
-    await onefold.enqueue("mail", unique_key="k", unique_while=scope)
-
-    assert (await only(onefold)).unique_while == scope
-
-
 async def test_a_window_says_when_it_ends(onefold: Coloured, clock: Clock) -> None:
     await onefold.enqueue("mail", unique_key="k", unique_for=HOUR)
 
@@ -73,13 +64,6 @@ async def test_a_window_says_when_it_ends(onefold: Coloured, clock: Clock) -> No
 
     assert (holder.unique_while, holder.until) == (None, clock.now)
     assert not later.holders
-
-
-async def test_a_job_that_has_ended_holds_nothing(onefold: Coloured) -> None:
-    job = await onefold.enqueue("mail", unique_key="k")
-    await onefold.cancel(job.id)
-
-    assert not (await onefold.keys.why("k")).holders
 
 
 async def test_a_job_whose_own_time_is_over_holds_nothing(onefold: Coloured, clock: Clock) -> None:
@@ -104,20 +88,6 @@ async def test_a_tombstone_is_still_a_holder(onefold: Coloured, clock: Clock) ->
     assert (holder.job.id, holder.state) == (job.id, "cancelled")
 
 
-async def test_keys_of_several_kinds_are_several_holders(onefold: Coloured) -> None:
-    for kind in ("mail", "report"):
-        await onefold.enqueue(kind, unique_key="k")
-    await onefold.enqueue("any", unique_key="k", across_kinds=True)
-
-    found = await onefold.keys.why("k")
-
-    assert [holder.scope for holder in found] == ["", "mail", "report"]
-    assert (await only(onefold, scope="report")).scope == "report"
-    assert [
-        holder.scope for holder in await onefold.keys.why("k", surface="job", scope="mail")
-    ] == ["mail"]
-
-
 async def test_a_publish_key_points_to_its_job(onefold: Coloured, clock: Clock) -> None:
     job = await onefold.enqueue("mail", {"to": 1}, queue="slow", idempotency_key="k")
     await onefold.enqueue("mail", {"to": 1}, queue="slow", idempotency_key="k", request_id="req-1")
@@ -129,20 +99,6 @@ async def test_a_publish_key_points_to_its_job(onefold: Coloured, clock: Clock) 
     assert holder.job is not None
     assert (holder.job.id, holder.job.state) == (job.id, "ready")
     assert [note.request_id for note in holder.suppressed.recent] == ["req-1"]
-
-
-async def test_a_publish_key_outlives_its_time_while_its_job_has_not_ended(
-    onefold: Coloured, clock: Clock
-) -> None:
-    job = await onefold.enqueue("mail", idempotency_key="k")
-    clock.advance(2 * DAY)
-
-    alive = await only(onefold)
-    await onefold.cancel(job.id)
-    ended = await onefold.keys.why("k")
-
-    assert alive.surface == "publish"
-    assert not ended.holders
 
 
 async def test_a_publish_key_outlives_its_job(onefold: Coloured) -> None:
@@ -180,12 +136,6 @@ async def test_an_attempt_that_vanished_is_told_as_such(
     clock.advance(HOUR)
 
     assert (await only(onefold)).state == state
-
-
-async def test_a_claim_that_was_given_back_holds_nothing(onefold: Coloured) -> None:
-    await onefold.keys.release(await claimed(onefold))
-
-    assert not (await onefold.keys.why("k")).holders
 
 
 async def test_surfaces_and_scopes_narrow_the_look(onefold: Coloured) -> None:

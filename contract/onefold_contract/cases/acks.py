@@ -53,18 +53,6 @@ class TestParking:
         subject.deliveries.finish([job])
         assert len(subject.find(state="awaiting")) == 0
 
-    def test_it_waits_for_as_long_as_it_is_told(self, subject: Subject) -> None:
-        job = pushed(subject)
-        subject.clock.advance(5 * MINUTE - SECOND)
-        assert subject.deliveries.rescue().total == 0
-        assert subject.existing_job(job.id).state == "awaiting"
-
-    def test_a_delivery_that_does_not_wait_is_not_awaiting(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        job = subject.take_one()
-        assert subject.existing_job(job.id).state != "awaiting"
-        assert subject.existing_job(job.id).pushed is None
-
     def test_the_next_delivery_does_not_wait_for_the_last_ones_ack(self, subject: Subject) -> None:
         job = pushed(subject)
         subject.deliveries.nack(job.id)
@@ -94,11 +82,6 @@ class TestParking:
         assert subject.deliveries.park(job, ack_timeout=5 * MINUTE).status == "lost"
         assert subject.existing_job(job.id).state != "awaiting"
 
-    def test_a_repeated_parking_is_the_same(self, subject: Subject) -> None:
-        job = pushed(subject)
-        assert subject.deliveries.park(job, ack_timeout=5 * MINUTE).status == "accepted"
-        assert subject.existing_job(job.id).state == "awaiting"
-
 
 class TestAcks:
     """An ack completes its delivery."""
@@ -112,11 +95,6 @@ class TestAcks:
         assert (ended.status, ended.state, ended.fence) == ("accepted", "completed", job.fence)
         assert subject.existing_job(job.id).result == {"sent": 1}
         assert subject.existing_job(job.id).state != "awaiting"
-
-    def test_an_ack_while_the_push_is_still_open_counts(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        job = subject.take_one()
-        assert subject.deliveries.acknowledge(job.id).status == "accepted"
 
     @pytest.mark.parametrize("named", [True, False], ids=["fence", "no fence"])
     def test_a_second_ack_is_accepted_and_changes_nothing(
@@ -137,12 +115,6 @@ class TestAcks:
             subject.deliveries.acknowledge(job.id, fence=job.fence)
         assert subject.existing_job(job.id).state == "running"
         assert subject.deliveries.acknowledge(job.id, fence=again.fence).status == "accepted"
-
-    def test_an_ack_without_a_fence_is_about_the_present_delivery(self, subject: Subject) -> None:
-        job = pushed(subject)
-        subject.deliveries.nack(job.id)
-        again = subject.take_one()
-        assert subject.deliveries.acknowledge(job.id).fence == again.fence
 
     @pytest.mark.parametrize("named", [True, False], ids=["fence", "no fence"])
     @pytest.mark.parametrize("awaited", [True, False], ids=["parked", "not parked"])
@@ -260,11 +232,6 @@ class TestCallbacks:
         (attempt,) = subject.deliveries.attempts(job.id)
         assert attempt.error == {"type": "Nack", "message": "no such user"}
 
-    def test_a_nack_of_the_last_attempt_buries(self, subject: Subject) -> None:
-        job = pushed(subject, max_attempts=1)
-        assert subject.deliveries.nack(job.id).state == "dead"
-        assert subject.existing_job(job.id).reason == "failed"
-
     @pytest.mark.parametrize("reason", ["unknown user", None])
     def test_a_nack_that_is_not_retryable_buries(
         self, subject: Subject, reason: str | None
@@ -296,15 +263,6 @@ class TestCallbacks:
         subject.deliveries.defer_job(job.id, after=HOUR)
         assert subject.deliveries.defer_job(job.id, after=DAY, fence=job.fence).status == "already"
         assert subject.existing_job(job.id).run_at == subject.clock.now + HOUR
-
-    def test_a_nack_of_a_delivery_that_was_given_up_finds_it_done(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        job = subject.take_one()
-        subject.clock.advance(HOUR)
-        subject.deliveries.rescue()
-        assert subject.deliveries.nack(job.id).status == "already"
-        with pytest.raises(WrongState):
-            subject.deliveries.nack(job.id, retryable=False)
 
     def test_another_word_after_the_first_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
@@ -445,12 +403,6 @@ class TestAckTimeouts:
             subject.clock.advance(5 * MINUTE)
             assert subject.deliveries.rescue().requeued == 1
             subject.deliveries.park(subject.take_one(), ack_timeout=5 * MINUTE)
-
-    def test_it_buries_after_the_last_attempt(self, subject: Subject) -> None:
-        job = pushed(subject, max_attempts=1)
-        subject.clock.advance(5 * MINUTE)
-        assert subject.deliveries.rescue().buried == 1
-        assert subject.existing_job(job.id).reason == "failed"
 
     def test_it_buries_at_once_where_the_queue_says_so(self, subject: Subject) -> None:
         job = pushed(subject, dead=True)

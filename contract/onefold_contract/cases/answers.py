@@ -11,7 +11,7 @@ from onefold.errors import InvalidInput, KeyReused
 from onefold.model.job import Enqueued, NewJob
 from onefold.model.unique import Unique
 from onefold.testing.clock import START
-from onefold_contract.cases.common import DAY, HOUR, complete, stored
+from onefold_contract.cases.common import DAY, HOUR, stored
 
 if TYPE_CHECKING:
     from onefold_contract.subject import Subject
@@ -38,23 +38,12 @@ class TestAnswers:
         assert not second.inserted
         assert stored(subject) == 1
 
-    def test_of_many_enqueues_with_one_key_one_is_new(self, subject: Subject) -> None:
-        """Rule 3."""
-        answers = [subject.enqueue("email", unique_key="k") for _ in range(10)]
-        assert [answer.duplicate for answer in answers] == [False] + [True] * 9
-        assert len({answer.id for answer in answers}) == 1
-
     def test_the_answer_says_in_which_state_the_holder_is(self, subject: Subject) -> None:
         subject.enqueue("email", unique_key="k", unique_while="exists")
         job = subject.take_one()
         assert subject.enqueue("email", unique_key="k").state == "running"
         subject.deliveries.finish([job])
         assert subject.enqueue("email", unique_key="k").state == "completed"
-
-    def test_jobs_without_a_key_are_never_duplicates(self, subject: Subject) -> None:
-        answers = [subject.enqueue("email", {"to": 1}) for _ in range(3)]
-        assert not any(answer.duplicate for answer in answers)
-        assert stored(subject) == 3
 
     def test_a_derived_key_holds_like_a_given_one(self, subject: Subject) -> None:
         rule = Unique("to")
@@ -167,14 +156,6 @@ class TestNameSpaces:
         assert subject.enqueue("email", unique_key="user:1").inserted
         assert acme.enqueue("email", unique_key="user:1").id == first.id
 
-    def test_tenants_do_not_meet_across_kinds_either(self, subject: Subject) -> None:
-        subject.tenant("acme").enqueue("email", unique_key="user:1", across_kinds=True)
-        assert (
-            subject.tenant("umbrella")
-            .enqueue("email", unique_key="user:1", across_kinds=True)
-            .inserted
-        )
-
     def test_keys_are_compared_by_their_bytes(self, subject: Subject) -> None:
         """Keys are compared byte by byte: no collation, no normalization, no trimming."""
         keys = ["straße", "strasse", "STRASSE", "e\u0301", "\u00e9", "a", "a ", " a", "a\n"]
@@ -188,11 +169,6 @@ class TestNameSpaces:
         assert subject.tenant("ab").enqueue("c", unique_key="d").inserted
         assert subject.tenant("a").enqueue("b", unique_key="cd").inserted
 
-    def test_the_longest_key_is_held(self, subject: Subject) -> None:
-        key = "ü" * 256
-        first = subject.enqueue("email", unique_key=key)
-        assert subject.enqueue("email", unique_key=key).id == first.id
-
 
 class TestMismatch:
     """Rule 8: the same key with another request is flagged or rejected."""
@@ -202,10 +178,6 @@ class TestMismatch:
         second = subject.enqueue("email", {"to": 2}, unique_key="k")
         assert second == Enqueued(first.id, duplicate=True, mismatch=True)
         assert subject.existing_job(first.id).payload == {"to": 1}
-
-    def test_the_order_of_members_makes_no_other_request(self, subject: Subject) -> None:
-        subject.enqueue("email", {"a": 1, "b": [1, 2]}, unique_key="k")
-        assert not subject.enqueue("email", {"b": [1, 2], "a": 1}, unique_key="k").mismatch
 
     def test_another_kind_under_the_same_key_is_flagged(self, subject: Subject) -> None:
         subject.enqueue("email", {"to": 1}, unique_key="k", across_kinds=True)
@@ -226,15 +198,6 @@ class TestMismatch:
         assert caught.value.evidence["holder_id"] == first.id
         assert caught.value.status == 422
         assert stored(subject) == 1
-
-    def test_the_same_request_is_no_error(self, subject: Subject) -> None:
-        subject.enqueue("email", {"to": 1}, unique_key="k")
-        assert subject.enqueue("email", {"to": 1}, unique_key="k", on_mismatch="raise").duplicate
-
-    def test_a_free_key_has_nothing_to_be_compared_with(self, subject: Subject) -> None:
-        subject.enqueue("email", {"to": 1}, unique_key="k")
-        complete(subject)
-        assert subject.enqueue("email", {"to": 2}, unique_key="k", on_mismatch="raise").inserted
 
 
 class TestPayloads:
@@ -276,10 +239,3 @@ class TestPayloads:
         answer = subject.enqueue("kind", given, unique_key="k")
         assert subject.existing_job(answer.id).payload == text
         assert not subject.enqueue("kind", text, unique_key="k").mismatch, "it is one request"
-
-    def test_no_payload_is_an_empty_one(self, subject: Subject) -> None:
-        assert subject.existing_job(subject.enqueue("kind").id).payload == {}
-
-    def test_null_can_be_asked_for_by_a_new_job(self, subject: Subject) -> None:
-        (answer,) = subject.enqueue_many([NewJob("kind", None)])
-        assert subject.existing_job(answer.id).payload is None

@@ -241,6 +241,7 @@ class TestBadQuestions:
             "jobs that are none": lambda: subject.deliveries.finish(no_jobs),
             "results of a typo": lambda: subject.deliveries.finish([job], results={"typo": 1}),
             "results of no job": lambda: subject.deliveries.finish([job], results={new_id(): 1}),
+            "results that are none": lambda: subject.deliveries.finish([job], results=no_jobs),
             "after nothing": lambda: subject.deliveries.defer([job], after=nothing),
         }
         for field, call in bad.items():

@@ -49,11 +49,6 @@ class TestBatches:
         assert [answer.mismatch for answer in answers] == [False, False, True]
         assert subject.existing_job(answers[0].id).payload == {"n": 1}
 
-    def test_jobs_without_keys_all_go_in(self, subject: Subject) -> None:
-        answers = subject.enqueue_many([NewJob("digest", {"n": 1})] * 5)
-        assert len({answer.id for answer in answers}) == 5
-        assert stored(subject) == 5
-
     def test_an_empty_batch_is_answered_with_nothing(self, subject: Subject) -> None:
         answers = subject.enqueue_many([])
         assert (len(answers), answers.inserted, answers.skipped) == (0, 0, 0)
@@ -167,13 +162,6 @@ class TestAllOrNothing:
             )
         assert caught.value.item == 1
         assert stored(subject) == 0
-
-    def test_raise_without_a_duplicate_stores_all(self, subject: Subject) -> None:
-        answers = subject.enqueue_many(
-            [NewJob("digest", unique_key="a"), NewJob("digest", unique_key="b")],
-            on_duplicate="raise",
-        )
-        assert answers.inserted == 2
 
     def test_a_mismatch_that_is_an_error_stores_nothing(self, subject: Subject) -> None:
         """Rule 8."""

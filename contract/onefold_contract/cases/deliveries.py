@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onefold.errors import Gone, JobNotFound, LeaseLost, WrongState
+from onefold.errors import JobNotFound, LeaseLost, WrongState
 from onefold.model.delivery import Delivery
-from onefold.model.lifecycle import Retention
-from onefold.model.retry import Exponential, Fixed
+from onefold.model.retry import Fixed
 from onefold_contract.cases.common import (
     AT_ONCE,
     DAY,
@@ -19,7 +18,6 @@ from onefold_contract.cases.common import (
     bury,
     complete,
     foremost,
-    stored,
 )
 
 if TYPE_CHECKING:
@@ -49,10 +47,6 @@ class TestFinish:
         assert done.lease_until is None
         assert done.worker == job.worker  # whose delivery it was
 
-    def test_a_job_without_a_result_has_none(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        assert subject.existing_job(complete(subject).id).result is None
-
     def test_the_same_finish_again_is_answered_already(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = subject.take_one()
@@ -73,21 +67,12 @@ class TestFinish:
         assert [item.status for item in ended] == ["accepted", "lost", "already", "accepted"]
         assert [item.state for item in ended] == ["completed", "cancelled", *["completed"] * 2]
 
-    def test_nothing_to_finish_is_nothing(self, subject: Subject) -> None:
-        assert subject.deliveries.finish([]) == []
-
     def test_a_job_that_never_was_is_lost(self, subject: Subject) -> None:
         (ended,) = subject.deliveries.finish([Delivery(NEVER_THERE, 1)])
         assert (ended.status, ended.state) == ("lost", None)
         with pytest.raises(LeaseLost) as caught:
             ended.check()
         assert caught.value.fence == 1
-
-    def test_a_queued_job_cannot_be_finished(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        (ended,) = subject.deliveries.finish([Delivery(answer.id, 0)])
-        assert ended.status == "lost"
-        assert subject.existing_job(answer.id).state == "ready"
 
     def test_finish_and_take_do_both(self, subject: Subject) -> None:
         ids = [subject.enqueue("email").id for _ in range(3)]
@@ -134,27 +119,6 @@ class TestFailures:
         again = subject.take_one()
         assert (again.id, again.attempt, again.fence) == (answer.id, 2, 2)
 
-    def test_an_exponential_backoff_grows_by_attempt(self, subject: Subject) -> None:
-        backoff = Exponential(base=SECOND, factor=3, cap=MINUTE, jitter="none")
-        answer = subject.enqueue("email", backoff=backoff, max_attempts=10)
-        delays: list[float] = []
-        for _ in range(5):
-            subject.deliveries.retry([subject.take_one()])
-            due = subject.existing_job(answer.id).run_at
-            delays.append((due - subject.clock.now).total_seconds())
-            subject.clock.set(due)
-        assert delays == [1, 3, 9, 27, 60]
-
-    def test_by_default_it_waits_for_some_of_a_second_and_then_twice_that(
-        self, subject: Subject
-    ) -> None:
-        answer = subject.enqueue("email")
-        for attempt in range(1, 4):
-            subject.deliveries.retry([subject.take_one()])
-            due = subject.existing_job(answer.id).run_at
-            assert subject.clock.now <= due <= subject.clock.now + SECOND * 2 ** (attempt - 1)
-            subject.clock.set(due)
-
     def test_a_worker_may_name_the_delay(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(MINUTE))
         subject.deliveries.retry([subject.take_one()], after=HOUR)
@@ -170,17 +134,6 @@ class TestFailures:
         assert job.error == {"type": None, "message": "still broken"}
         assert job.ended_at == subject.clock.now
         assert subject.take() == []
-
-    def test_eight_attempts_by_default(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", backoff=AT_ONCE)
-        for attempt in range(1, 9):
-            assert subject.existing_job(answer.id).state == (
-                "ready" if attempt == 1 else "retrying"
-            )
-            job = subject.take_one()
-            assert job.attempt == attempt
-            subject.deliveries.retry([job])
-        assert subject.existing_job(answer.id).state == "dead"
 
     def test_a_buried_job_is_dead_whatever_attempts_remain(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -239,10 +192,6 @@ class TestFailures:
         found = subject.find(error_type=stored_error["type"])
         assert [job.id for job in found] == [answer.id], "and can be found by its type"
 
-    def test_nothing_is_nothing(self, subject: Subject) -> None:
-        assert subject.deliveries.retry([]) == []
-        assert subject.deliveries.heartbeat([], lease=MINUTE) == []
-
 
 class TestDefer:
     """running → queued with the attempt given back: defer, and hand back."""
@@ -286,14 +235,6 @@ class TestDefer:
         again = subject.take_one()
         assert (again.attempt, again.fence) == (1, 2)
 
-    def test_an_earlier_failure_still_counts(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
-        subject.deliveries.retry([subject.take_one()])
-        subject.deliveries.defer([subject.take_one()], after=SECOND * 0)
-        assert subject.existing_job(answer.id).attempt == 1
-        subject.deliveries.retry([subject.take_one()])
-        assert subject.existing_job(answer.id).state == "dead"
-
 
 class TestRunJobNow:
     """A scheduled or retrying job becomes due; nothing else about it changes."""
@@ -325,14 +266,6 @@ class TestRunJobNow:
         answer = subject.enqueue("email")
         end(subject)
         with pytest.raises(WrongState, match="replay"):
-            subject.run_now(answer.id)
-
-    def test_a_tombstone_is_gone(self, subject: Subject) -> None:
-        answer = subject.enqueue(
-            "email", unique_key="k", unique_for=DAY, retention=Retention(dead=SECOND * 0)
-        )
-        bury(subject)
-        with pytest.raises(Gone):
             subject.run_now(answer.id)
 
     def test_a_job_of_another_tenant_is_not_found(self, subject: Subject) -> None:
@@ -379,9 +312,3 @@ class TestCancel:
             subject.cancel(answer.id)
         assert caught.value.evidence["state"] == state
         assert subject.existing_job(answer.id).state == state
-
-    def test_a_job_that_never_was_is_not_found(self, subject: Subject) -> None:
-        with pytest.raises(JobNotFound) as caught:
-            subject.cancel(NEVER_THERE)
-        assert caught.value.job_id == NEVER_THERE
-        assert stored(subject) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from onefold.errors import InvalidInput
 from onefold.model.delivery import Delivery, encode_error
-from onefold.model.lifecycle import Event, Retention
+from onefold.model.lifecycle import Event
 from onefold.operations.endings import Ending, RescuedJob
 from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND
 
@@ -54,33 +54,6 @@ class TestMixedEndings:
         assert found[0].run_at == found[1].run_at == subject.clock.now + MINUTE
         assert subject.take_one().id == jobs[4].id
 
-    def test_nothing_is_said_about_nothing(self, subject: Subject) -> None:
-        assert subject.deliveries.end([]) == []
-
-    @pytest.mark.parametrize(
-        "event", [Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK]
-    )
-    def test_a_word_said_twice_counts_once(self, subject: Subject, event: Event) -> None:
-        subject.enqueue("email")
-        word = ending(subject.take_one(), event, after=MICROS_OF_A_MINUTE)
-        (first,) = subject.deliveries.end([word])
-        (again,) = subject.deliveries.end([word])
-        assert (first.status, again.status) == ("accepted", "already")
-        assert first.state == again.state
-
-    @pytest.mark.parametrize(
-        "event", [Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK]
-    )
-    def test_a_stale_delivery_says_nothing(self, subject: Subject, event: Event) -> None:
-        answer = subject.enqueue("email")
-        stale = subject.take_one()
-        subject.deliveries.hand_back([stale])
-        present = subject.take_one()
-        (ended,) = subject.deliveries.end([ending(stale, event, after=0)])
-        assert (ended.status, ended.state) == ("lost", "running")
-        assert subject.existing_job(answer.id).fence == present.fence
-        assert subject.deliveries.finish([present])[0].status == "accepted"
-
     def test_one_lost_delivery_does_not_keep_the_others(self, subject: Subject) -> None:
         subject.enqueue("email")
         subject.enqueue("email")
@@ -99,12 +72,6 @@ class TestMixedEndings:
         subject.deliveries.end([ending(job, Event.CANCEL, reason="newer one waits")])
         assert subject.existing_job(first.id).state == "cancelled"
         assert subject.take_one().payload == {"n": 2}
-
-    def test_a_cancelled_job_without_retention_is_gone(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", retention=Retention(cancelled=SECOND * 0))
-        (ended,) = subject.deliveries.end([ending(subject.take_one(), Event.CANCEL)])
-        assert (ended.status, ended.state) == ("accepted", "cancelled")
-        assert subject.get(answer.id) is None
 
     def test_whatever_a_handler_says_can_be_stored(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -151,11 +118,6 @@ class TestRescued:
             last.id: RescuedJob(last.id, "letter", "mail", "", buried=True, reason="lease expired"),
             late.id: RescuedJob(late.id, "email", "default", "", buried=True, reason="expired"),
         }
-
-    def test_with_nothing_to_do_it_names_nobody(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        subject.take_one()
-        assert subject.deliveries.rescue().jobs == ()
 
     def test_it_can_be_told_to_come_back_for_the_rest(self, subject: Subject) -> None:
         for _ in range(5):

@@ -28,43 +28,23 @@ class TestHolds:
         taken = subject.take_limited(queue, limit=9)
         assert (taken.jobs, taken.wait) == ([], MINUTE // MICROSECOND)
 
-    def test_it_says_until_when_and_why(self, subject: Subject, queue: str) -> None:
-        subject.queues.hold(queue, after=MINUTE, why="circuit")
-        found = subject.existing_queue(queue)
-        assert (found.held_until, found.held_why) == (subject.clock.now + MINUTE, "circuit")
-
-    def test_other_queues_go_on(self, subject: Subject, queue: str) -> None:
-        subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        subject.enqueue("email")
-        assert len(subject.take([queue, "default"], limit=9)) == 1
-
-    def test_a_longer_hold_is_not_shortened(self, subject: Subject, queue: str) -> None:
-        subject.queues.hold(queue, after=HOUR, why="deferred")
-        subject.queues.hold(queue, after=MINUTE, why="circuit")
-        found = subject.existing_queue(queue)
-        assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
-
-    def test_a_longer_hold_replaces_a_shorter_one(self, subject: Subject, queue: str) -> None:
-        subject.queues.hold(queue, after=MINUTE, why="circuit")
-        subject.queues.hold(queue, after=HOUR, why="backpressure")
-        found = subject.existing_queue(queue)
-        assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "backpressure")
-
-    def test_a_failing_endpoint_prolongs_a_hold_and_keeps_its_reason(
-        self, subject: Subject, queue: str
+    @pytest.mark.parametrize(
+        ("first", "second", "expected"),
+        [
+            (("deferred", HOUR), ("circuit", MINUTE), ("deferred", HOUR)),
+            (("circuit", MINUTE), ("backpressure", HOUR), ("backpressure", HOUR)),
+            # An endpoint that fails prolongs a hold, and the receiver's reason stays.
+            (("deferred", MINUTE), ("circuit", HOUR), ("deferred", HOUR)),
+            (("circuit", HOUR), ("deferred", MINUTE), ("deferred", HOUR)),
+        ],
+    )
+    def test_the_longer_hold_counts_and_the_reason_of_the_receiver(
+        self, subject: Subject, queue: str, first: Any, second: Any, expected: Any
     ) -> None:
-        subject.queues.hold(queue, after=MINUTE, why="deferred")
-        subject.queues.hold(queue, after=HOUR, why="circuit")
+        for why, after in (first, second):
+            subject.queues.hold(queue, after=after, why=why)
         found = subject.existing_queue(queue)
-        assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
-
-    def test_a_receiver_gives_its_reason_to_a_longer_hold_for_failures(
-        self, subject: Subject, queue: str
-    ) -> None:
-        subject.queues.hold(queue, after=HOUR, why="circuit")
-        subject.queues.hold(queue, after=MINUTE, why="deferred")
-        found = subject.existing_queue(queue)
-        assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
+        assert (found.held_why, found.held_until) == (expected[0], subject.clock.now + expected[1])
 
     def test_a_forced_hold_shortens(self, subject: Subject, queue: str) -> None:
         subject.queues.hold(queue, after=HOUR, why="deferred")
@@ -277,13 +257,6 @@ class TestProbes:
         subject.deliveries.finish([running])
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
-    def test_a_success_from_before_does_not_end_a_hold(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 2)
-        (job,) = subject.take([queue])
-        subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        assert subject.deliveries.acknowledge(job.id).status == "accepted"
-        assert subject.take_limited(queue).jobs == []
-
 
 class TestHoldsByAWorker:
     """A worker can hold the whole queue with a defer."""
@@ -308,9 +281,3 @@ class TestHoldsByAWorker:
         again = subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
         assert again.status == "already"
         assert subject.existing_queue(queue).held_until is None
-
-    def test_a_defer_alone_holds_nothing(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 2)
-        job = subject.take_one(queue)
-        subject.deliveries.defer_job(job.id, after=MINUTE)
-        assert len(subject.take([queue], limit=9)) == 1

@@ -51,13 +51,6 @@ class TestGroups:
         fill(subject, queue, 1)
         assert groups(subject.take([queue], limit=9)) == [None]
 
-    def test_a_taken_job_says_its_group(self, subject: Subject, queue: str) -> None:
-        subject.enqueue("email", {"to": 1}, queue=queue, group_key="a")
-        (job,) = subject.take_limited(queue, worker="alpha", lease=MINUTE).jobs
-        assert (job.group_key, job.payload, job.attempt, job.fence) == ("a", {"to": 1}, 1, 1)
-        assert (job.worker, job.lease_until) == ("alpha", subject.clock.now + MINUTE)
-        assert subject.existing_job(job.id) == job
-
     def test_they_are_taken_with_the_others_in_one_order(
         self, subject: Subject, queue: str
     ) -> None:
@@ -76,14 +69,6 @@ class TestGroups:
         second = subject.take_limited(queue, limit=4).jobs
         taken = [(*job.payload, job.group_key) for job in (*first, *second)]
         assert taken == places
-
-    def test_jobs_that_are_not_due_wait(self, subject: Subject, queue: str) -> None:
-        subject.enqueue("email", queue=queue, group_key="a", priority=-5, delay=HOUR)
-        subject.enqueue("email", {"due": True}, queue=queue, group_key="a")
-        (job,) = subject.take_limited(queue, limit=9).jobs
-        assert job.payload == {"due": True}
-        subject.clock.advance(HOUR)
-        assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_full_group_of_many_does_not_starve_the_others(
         self, subject: Subject, queue: str

@@ -43,21 +43,8 @@ def outcomes(subject: Subject, job_id: str) -> list[str]:
     return [attempt.outcome for attempt in subject.deliveries.attempts(job_id)]
 
 
-def lapse(subject: Subject) -> None:
-    """Take the one job and let its lease expire."""
-    subject.take_one(lease=SECOND)
-    subject.clock.advance(SECOND)
-    subject.deliveries.rescue()
-
-
 class TestAttempts:
     """Every delivery is recorded: its worker, its duration and its ending."""
-
-    def test_a_job_that_was_never_taken_has_no_history(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        assert subject.deliveries.attempts(answer.id) == []
-        subject.cancel(answer.id)
-        assert subject.deliveries.attempts(answer.id) == [], "no worker had it"
 
     def test_the_one_that_is_running_is_told(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -121,13 +108,6 @@ class TestAttempts:
             ("cancelled", "not wanted"),
         ]
 
-    def test_a_defer_gives_its_number_back(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        subject.deliveries.defer([subject.take_one()], after=SECOND * 0)
-        subject.take_one()
-        attempts = subject.deliveries.attempts(answer.id)
-        assert [(a.number, a.fence) for a in attempts] == [(1, 1), (1, 2)]
-
     def test_what_was_handed_back_unstarted_is_not_told(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
         subject.deliveries.hand_back([subject.take_one()])
@@ -135,18 +115,6 @@ class TestAttempts:
         assert [(a.fence, a.outcome) for a in subject.deliveries.attempts(answer.id)] == [
             (2, "completed")
         ]
-
-    def test_vanished_workers_are_told(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
-        lapse(subject)
-        lapse(subject)
-        attempts = subject.deliveries.attempts(answer.id)
-        assert [(a.outcome, a.reason) for a in attempts] == [
-            ("lease expired", None),
-            ("lease expired", "lease expired"),
-        ]
-        assert {a.worker for a in attempts} == {"worker"}
-        assert subject.existing_job(answer.id).state == "dead"
 
     def test_a_finish_that_came_late_is_told_as_one(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -177,16 +145,6 @@ class TestAttempts:
             (1, 2, "completed"),
             (1, 3, "running"),
         ]
-
-    def test_a_late_finish_is_kept_by_a_replay_too(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", backoff=AT_ONCE)
-        (slow,) = subject.take(worker="slow", lease=SECOND)
-        subject.clock.advance(SECOND)
-        subject.deliveries.rescue()
-        subject.deliveries.finish([slow])
-        subject.replay(answer.id, fresh=True)
-        (attempt,) = subject.deliveries.attempts(answer.id)
-        assert (attempt.outcome, attempt.worker, attempt.error) == ("completed", "slow", None)
 
     def test_the_last_fifty_deliveries_are_kept(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -221,12 +179,6 @@ class TestAttempts:
             with pytest.raises(JobNotFound):
                 stranger.deliveries.attempts(answer.id)
 
-    def test_a_job_that_never_was_has_none(self, subject: Subject) -> None:
-        with pytest.raises(JobNotFound):
-            subject.deliveries.attempts(NEVER_THERE)
-        with pytest.raises(InvalidInput):
-            subject.deliveries.attempts("no id")
-
 
 class TestFoundByTheirEnd:
     """Dead letters are found by time of death and by tag."""
@@ -253,16 +205,6 @@ class TestFoundByTheirEnd:
         assert [job.id for job in subject.find(tag='a "b"', newest_first=True)] == [nightly.id]
         assert not subject.find(tag="nigh")
 
-    def test_a_replay_finds_them_so_too(self, subject: Subject) -> None:
-        first = subject.enqueue("email", tags=["import"])
-        bury(subject)
-        subject.clock.advance(HOUR)
-        subject.enqueue("email")
-        bury(subject)
-        before = subject.clock.now - MINUTE
-        assert len(subject.dead.replay(tag="import", ended_from=before)) == 0
-        assert [a.id for a in subject.dead.replay(tag="import", ended_before=before)] == [first.id]
-
 
 class TestDropped:
     """Dead letters are deleted by filter; repeating the call is safe."""
@@ -279,21 +221,6 @@ class TestDropped:
         assert sorted(job.state for job in subject.find()) == ["cancelled", "completed", "ready"]
         assert subject.dead.delete() == 0
 
-    def test_filters_say_which(self, subject: Subject) -> None:
-        by_filter: dict[str, Any] = {"queue": "slow", "kind": "letter", "tag": "import"}
-        ids = {
-            "queue": subject.enqueue("email", queue="slow").id,
-            "kind": subject.enqueue("letter").id,
-            "tag": subject.enqueue("email", tags=["import"]).id,
-        }
-        other = subject.enqueue("email")
-        subject.deliveries.bury(subject.take(["default", "slow"], limit=4), reason="broken")
-        for name, wanted in by_filter.items():
-            options: Any = {name: wanted}
-            assert subject.dead.delete(**options) == 1, name
-            assert subject.get(ids[name]) is None
-        assert [job.id for job in subject.find()] == [other.id]
-
     def test_other_states_on_request(self, subject: Subject) -> None:
         subject.enqueue("email")
         bury(subject)
@@ -301,13 +228,6 @@ class TestDropped:
         subject.enqueue("email")
         assert subject.dead.delete(state=["cancelled", "scheduled", "ready", "retrying"]) == 2
         assert [job.state for job in subject.find()] == ["dead"]
-
-    def test_their_keys_are_free(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_while="exists")
-        bury(subject)
-        assert subject.enqueue("email", unique_key="k").id == first.id
-        subject.dead.delete()
-        assert subject.enqueue("email", unique_key="k").inserted
 
     def test_a_limit_bounds_it(self, subject: Subject) -> None:
         for _ in range(3):
@@ -319,14 +239,6 @@ class TestDropped:
             bad: Any = limit
             with pytest.raises(InvalidInput):
                 subject.dead.delete(limit=bad)
-        assert stored(subject) == 1
-
-    def test_a_misspelled_filter_drops_nothing(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        bury(subject)
-        bad: Any = {"queues": "default"}
-        with pytest.raises(InvalidInput):
-            subject.dead.delete(**bad)
         assert stored(subject) == 1
 
     def test_tenants_drop_only_their_own(self, subject: Subject) -> None:

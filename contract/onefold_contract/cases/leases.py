@@ -57,16 +57,6 @@ class TestFences:
         (ended,) = WORDS[word](subject, [job])
         assert ended.status == "accepted"
 
-    def test_a_finish_after_the_rescue_counts_while_nobody_has_taken_the_job(
-        self, subject: Subject
-    ) -> None:
-        subject.enqueue("email", backoff=AT_ONCE, unique_key="k")
-        late = lapse(subject)
-        subject.deliveries.rescue()
-        (ended,) = subject.deliveries.finish([late], results={late.id: "done"})
-        assert (ended.status, subject.existing_job(late.id).result) == ("accepted", "done")
-        assert not subject.enqueue("email", unique_key="k").duplicate, "its key is free"
-
     def test_but_not_for_a_request_that_came_since(self, subject: Subject) -> None:
         subject.enqueue("email", {"n": 1}, backoff=AT_ONCE, unique_key="k")
         late = lapse(subject)
@@ -75,13 +65,6 @@ class TestFences:
         (ended,) = subject.deliveries.finish([late])
         assert ended.status == "lost"
         assert subject.take_one().payload == {"n": 2}
-
-    def test_nor_for_a_delivery_that_has_given_the_job_back(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        job = subject.take_one()
-        subject.deliveries.hand_back([job])
-        (ended,) = subject.deliveries.finish([job])
-        assert (ended.status, subject.existing_job(job.id).state) == ("lost", "ready")
 
     @pytest.mark.parametrize("word", WORDS)
     def test_a_word_after_another_take_is_lost_and_writes_nothing(
@@ -104,43 +87,6 @@ class TestFences:
         (ended,) = WORDS[word](subject, [Delivery(job.id, job.fence + 1)])
         assert ended.status == "lost"
         assert subject.existing_job(job.id) == job
-
-    @pytest.mark.parametrize("word", WORDS)
-    @pytest.mark.parametrize("first", ["stale", "current"])
-    def test_two_deliveries_of_one_job_in_one_call_are_told_apart(
-        self, subject: Subject, word: str, first: str
-    ) -> None:
-        """A worker that lost a job and took it again may end both deliveries in one call."""
-        subject.enqueue("email", backoff=AT_ONCE)
-        stale = lapse(subject)
-        subject.deliveries.rescue()
-        current = subject.take_one()
-        both = [stale, current] if first == "stale" else [current, stale]
-        ended = WORDS[word](subject, both)
-        assert {item.fence: item.status for item in ended} == {
-            stale.fence: "lost",
-            current.fence: "accepted",
-        }
-        assert [item.fence for item in ended] == [job.fence for job in both]
-
-    def test_a_replayed_job_keeps_its_fence(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        stale = subject.take_one()
-        subject.cancel(stale.id)
-        subject.replay(stale.id)
-        current = subject.take_one()
-        assert current.fence == stale.fence + 1
-        assert subject.deliveries.finish([stale])[0].status == "lost"
-
-    def test_a_finish_is_not_already_where_a_later_delivery_finished(
-        self, subject: Subject
-    ) -> None:
-        subject.enqueue("email", backoff=AT_ONCE)
-        stale = lapse(subject)
-        subject.deliveries.rescue()
-        subject.deliveries.finish([subject.take_one()])
-        (ended,) = subject.deliveries.finish([stale])
-        assert (ended.status, ended.state) == ("lost", "completed")
 
 
 class TestHeartbeats:
@@ -209,20 +155,6 @@ class TestRescue:
         assert subject.deliveries.rescue().total == 0
         subject.clock.advance(MICROSECOND)
         assert subject.deliveries.rescue().total == 1
-
-    def test_the_last_attempt_buries(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", max_attempts=1)
-        lapse(subject)
-        rescued = subject.deliveries.rescue()
-        assert (rescued.requeued, rescued.buried) == (0, 1)
-        job = subject.existing_job(answer.id)
-        assert (job.state, job.reason) == ("dead", "lease expired")
-
-    def test_a_rescue_with_nothing_to_do_does_nothing(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        subject.enqueue("email", queue="other")
-        subject.take_one("other")
-        assert subject.deliveries.rescue().total == 0
 
     def test_it_serves_every_tenant_and_queue(self, subject: Subject) -> None:
         subject.tenant("acme").enqueue("email", queue="one", backoff=AT_ONCE)
@@ -296,12 +228,6 @@ class TestExpiry:
         assert subject.deliveries.rescue().expired == 1
         job = subject.existing_job(answer.id)
         assert (job.state, job.reason) == ("dead", "expired")
-
-    def test_until_then_it_runs(self, subject: Subject) -> None:
-        subject.enqueue("email", expires_at=subject.clock.now + HOUR)
-        subject.clock.advance(HOUR - MICROSECOND)
-        assert subject.deliveries.rescue().total == 0
-        assert len(subject.take()) == 1
 
     def test_endless_defers_come_to_an_end(self, subject: Subject) -> None:
         answer = subject.enqueue("email", expires_at=subject.clock.now + HOUR)

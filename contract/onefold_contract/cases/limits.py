@@ -34,32 +34,12 @@ class TestPause:
         assert subject.take([queue], limit=9) == []
         assert subject.take_limited(queue, limit=9).jobs == []
 
-    def test_a_resumed_queue_goes_on(self, subject: Subject, queue: str) -> None:
-        ids = fill(subject, queue, 3)
-        subject.queues.pause(queue)
-        subject.queues.resume(queue)
-        assert sorted(job.id for job in subject.take([queue], limit=9)) == sorted(ids)
-
     def test_what_is_running_goes_on(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
         job = subject.take_one(queue)
         subject.queues.pause(queue)
         assert not subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
         assert subject.deliveries.finish([job])[0].status == "accepted"
-
-    def test_other_queues_go_on(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 1)
-        subject.queues.pause(queue)
-        subject.enqueue("email")
-        assert len(subject.take([queue, "default"], limit=9)) == 1
-
-    def test_jobs_are_enqueued_all_the_same(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 1)
-        subject.queues.pause(queue)
-        fill(subject, queue, 1)
-        counts = subject.existing_queue(queue).counts
-        assert counts is not None
-        assert counts.ready == 2
 
     def test_pausing_and_resuming_twice_is_no_different(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
@@ -78,19 +58,6 @@ class TestPause:
             with pytest.raises(InvalidInput, match=r"queue 'emial' is not known.* There are "):
                 call("emial")
         assert "emial" not in {found.name for found in subject.queues.find()}
-
-    def test_a_queue_whose_jobs_have_all_ended_is_known(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 1)
-        subject.deliveries.finish([subject.take_one(queue)])
-        subject.queues.pause(queue)
-        assert subject.existing_queue(queue).paused
-
-    def test_a_pause_leaves_the_limits_alone(self, subject: Subject, queue: str) -> None:
-        subject.queues.set_limits(queue, limit=Limit(concurrency=1))
-        subject.queues.pause(queue)
-        subject.queues.resume(queue)
-        fill(subject, queue, 2)
-        assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
 
 class TestConcurrency:
@@ -126,15 +93,6 @@ class TestConcurrency:
         assert groups(taken) == ["a", "a", "b", "b"]
         subject.deliveries.finish([job for job in taken if job.group_key == "b"])
         assert groups(subject.take_limited(queue, limit=9).jobs) == ["b", "b"]
-
-    def test_jobs_without_a_group_are_not_held_by_a_groups_limit(
-        self, subject: Subject, queue: str
-    ) -> None:
-        fill(subject, queue, 3, "a")
-        fill(subject, queue, 3)
-        subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
-        taken = subject.take_limited(queue, limit=9).jobs
-        assert groups(taken) == [None, None, None, "a"]
 
     @pytest.mark.parametrize("ending", ["retry", "bury", "hand back", "lapse", "cancel"])
     def test_a_delivery_that_ends_makes_room_however_it_ends(
@@ -259,11 +217,6 @@ class TestRates:
 
 class TestLooks:
     """What `look` returns to an idle worker."""
-
-    def test_an_empty_queue(self, subject: Subject, queue: str) -> None:
-        seen = subject.deliveries.look([queue])[0]
-        assert (seen.queue, seen.paused, seen.controlled) == (queue, False, False)
-        assert (seen.due, seen.due_grouped, seen.next_at, seen.wait) == (False, False, None, None)
 
     @pytest.mark.parametrize("group", [None, "a"])
     def test_what_is_due_and_what_comes_next(

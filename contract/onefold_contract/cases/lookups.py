@@ -15,7 +15,6 @@ from onefold_contract.cases.common import (
     SECOND,
     bury,
     complete,
-    refused_field,
     stored,
 )
 
@@ -53,16 +52,6 @@ class TestGet:
         subject.clock.advance(HOUR)
         subject.take_one()
         assert subject.existing_job(job_id) != first
-
-    def test_status_is_what_users_mean(self, subject: Subject) -> None:
-        scheduled = subject.enqueue("email", delay=HOUR, queue="later")
-        assert subject.existing_job(scheduled.id).state == "scheduled"
-        subject.clock.advance(HOUR)
-        assert subject.existing_job(scheduled.id).state == "ready"
-        job = subject.take_one("later")
-        assert subject.existing_job(job.id).state == "running"
-        subject.deliveries.retry([job], after=HOUR)
-        assert subject.existing_job(job.id).state == "retrying"
 
 
 class TestFind:
@@ -144,13 +133,6 @@ class TestFind:
         subject.enqueue("letter", payload)
         assert ids(subject.find(text=text, kind="email")) == [wanted]
 
-    def test_pruned_jobs_are_not_found(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="k", unique_for=2 * DAY)
-        complete(subject)
-        subject.clock.advance(DAY)
-        subject.deliveries.prune()
-        assert ids(subject.find()) == []
-
 
 class TestPaging:
     """Cursors go through everything once, in both directions."""
@@ -203,31 +185,6 @@ class TestPaging:
         subject.delete(made[1])
         assert ids(subject.find(after=page.next)) == [made[2], made[3], newest]
 
-    def test_filters_hold_on_every_page(self, subject: Subject) -> None:
-        for n in range(6):
-            subject.enqueue("email" if n % 2 else "letter")
-        page = subject.find(kind="email", limit=2)
-        rest = subject.find(kind="email", limit=2, after=page.next)
-        assert {job.kind for job in [*page, *rest]} == {"email"}
-        assert (len(page), len(rest), rest.next) == (2, 1, None)
-
-    def test_a_full_last_page_has_no_next(self, subject: Subject) -> None:
-        for _ in range(2):
-            subject.enqueue("email")
-        assert subject.find(limit=2).next is None
-
-    def test_a_bad_question_names_the_field(self, subject: Subject) -> None:
-        bad: list[tuple[str, Any]] = [
-            ("limit", {"limit": 0}),
-            ("limit", {"limit": 1.5}),
-            ("after", {"after": "not a cursor"}),
-            ("status", {"status": "sleeping"}),
-            ("status", {"status": ["ready", "dead"]}),
-            ("created_from", {"created_from": subject.clock.now.replace(tzinfo=None)}),
-        ]
-        for field, options in bad:
-            assert refused_field(subject.find, **options) == field, options
-
 
 class TestTenants:
     """A tenant neither sees nor changes the data of another tenant."""
@@ -248,19 +205,6 @@ class TestTenants:
             stranger.keys.duplicates(answer.id)
         assert stranger.delete(answer.id) is False
         assert acme.existing_job(answer.id) == before
-
-    def test_workers_serve_all_tenants(self, subject: Subject) -> None:
-        for name in ("acme", "umbrella"):
-            subject.tenant(name).enqueue("email")
-        subject.enqueue("email")
-        taken = subject.take(limit=5)
-        assert {job.tenant for job in taken} == {"acme", "umbrella", ""}
-
-    def test_a_stranger_cannot_end_a_running_jobs_life(self, subject: Subject) -> None:
-        subject.tenant("acme").enqueue("email", unique_key="k")
-        job = subject.take_one()
-        assert subject.tenant("umbrella").delete(job.id) is False
-        assert not subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
 
 
 class TestErase:
@@ -290,14 +234,6 @@ class TestErase:
         assert subject.enqueue("email", unique_key="user:1").inserted
         assert subject.enqueue("email", idempotency_key="user:1").inserted
 
-    def test_a_tenant_erases_only_its_own_key(self, subject: Subject) -> None:
-        acme = subject.tenant("acme")
-        mine = acme.enqueue("email", unique_key="k")
-        theirs = subject.enqueue("email", unique_key="k")
-        assert acme.keys.erase(key="k").jobs == 1
-        assert acme.get(mine.id) is None
-        assert subject.get(theirs.id) is not None
-
     def test_tombstones_and_counts_go_too(self, subject: Subject) -> None:
         subject.enqueue("email", unique_key="k", unique_for=2 * DAY)
         subject.enqueue("email", unique_key="k")
@@ -308,19 +244,6 @@ class TestErase:
         again = subject.enqueue("email", unique_key="k")
         assert again.inserted
         assert subject.keys.duplicates(again.id).count == 0
-
-    def test_the_worker_of_an_erased_job_has_lost_it(self, subject: Subject) -> None:
-        subject.tenant("acme").enqueue("email")
-        job = subject.take_one(lease=MINUTE)
-        subject.keys.erase(tenant="acme")
-        assert subject.deliveries.finish([job])[0].status == "lost"
-
-    @pytest.mark.parametrize("options", [{}, {"key": "k", "tenant": "acme"}])
-    def test_it_must_be_told_exactly_what(self, subject: Subject, options: Any) -> None:
-        subject.enqueue("email", unique_key="k")
-        with pytest.raises(InvalidInput):
-            subject.keys.erase(**options)
-        assert stored(subject) == 1
 
     def test_a_tenant_cannot_erase_another(self, subject: Subject) -> None:
         subject.tenant("umbrella").enqueue("email")

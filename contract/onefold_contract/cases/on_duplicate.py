@@ -41,9 +41,6 @@ class TestRaise:
         assert (caught.value.item, str(caught.value)[:11]) == (None, "The key 'k'"), "of one call"
         assert stored(subject) == 1
 
-    def test_a_new_job_is_none(self, subject: Subject) -> None:
-        assert subject.enqueue("email", unique_key="k", on_duplicate="raise").inserted
-
     def test_nothing_stays_even_where_the_caller_catches_it_and_commits(
         self, subject: Subject
     ) -> None:
@@ -71,11 +68,6 @@ class TestReplace:
         job = subject.existing_job(first.id)
         assert (job.payload, job.priority, job.run_at) == ({"to": 2}, 2, run_at)
         assert stored(subject) == 1
-
-    def test_a_scheduled_holder_can_be_made_to_run_now(self, subject: Subject) -> None:
-        subject.enqueue("email", {"to": 1}, unique_key="k", delay=HOUR)
-        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        assert subject.take_one().payload == {"to": 2}
 
     def test_the_holder_keeps_its_queue_and_its_scope(self, subject: Subject) -> None:
         """Rule 2."""
@@ -109,24 +101,6 @@ class TestReplace:
         job = subject.existing_job(first.id)
         assert (job.kind, job.payload) == ("letter", {"street": 2})
 
-    def test_a_running_holder_is_kept(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"to": 1}, unique_key="k")
-        subject.take_one()
-        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        assert answer == Enqueued(first.id, duplicate=True, state="running", mismatch=True)
-        assert subject.existing_job(first.id).payload == {"to": 1}
-
-    def test_an_ended_holder_is_kept(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_while="exists")
-        complete(subject)
-        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        assert answer == Enqueued(first.id, duplicate=True, state="completed", mismatch=True)
-        assert subject.existing_job(first.id).payload == {"to": 1}
-
-    def test_without_a_holder_it_is_a_plain_enqueue(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", unique_key="k", on_duplicate="replace")
-        assert answer == Enqueued(answer.id)
-
     def test_a_retrying_holder_starts_a_new_generation(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
         subject.deliveries.retry([subject.take_one()])
@@ -148,12 +122,6 @@ class TestReplace:
         subject.enqueue("email", {"to": 3}, unique_key="k", on_duplicate="replace")
         assert subject.existing_job(first.id).run_at == due, "nor by the next one"
 
-    def test_a_retrying_holder_can_be_put_off_for_longer(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", backoff=Fixed(MINUTE))
-        subject.deliveries.retry([subject.take_one()])
-        subject.enqueue("email", unique_key="k", delay=HOUR, on_duplicate="replace")
-        assert subject.existing_job(first.id).run_at == subject.clock.now + HOUR
-
     def test_a_new_generation_has_all_its_attempts(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", max_attempts=2, backoff=AT_ONCE)
         subject.deliveries.retry([subject.take_one()])
@@ -162,13 +130,6 @@ class TestReplace:
         assert subject.existing_job(first.id).state == "retrying"
         subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(first.id).state == "dead"
-
-    def test_a_holder_whose_key_is_free_is_not_touched(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_while="queued")
-        subject.deliveries.hand_back([subject.take_one()])
-        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        assert answer.inserted
-        assert subject.existing_job(first.id).payload == {"to": 1}
 
 
 class TestDebounce:

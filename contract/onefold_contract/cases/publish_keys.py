@@ -76,14 +76,6 @@ class TestPublishKeys:
         assert subject.existing_job(first.id).payload == {"order": 1}
         assert stored(subject) == 1
 
-    def test_the_same_request_is_no_error(self, subject: Subject) -> None:
-        first = publish(subject)
-        assert publish(subject, on_mismatch="raise").id == first.id
-
-    def test_another_priority_or_time_is_the_same_request(self, subject: Subject) -> None:
-        publish(subject)
-        assert not publish(subject, priority=3, delay=HOUR).mismatch
-
     def test_it_is_per_queue(self, subject: Subject) -> None:
         publish(subject, queue="one")
         assert publish(subject, queue="two").inserted
@@ -113,15 +105,6 @@ class TestPublishKeys:
 class TestPublishKeysAndUniqueKeys:
     """The publish key is checked first; the unique key only if the publish key is new."""
 
-    def test_a_known_key_is_answered_before_the_unique_key_is_looked_at(
-        self, subject: Subject
-    ) -> None:
-        first = publish(subject, unique_key="u")
-        complete(subject)
-        second = publish(subject, key="K2", unique_key="u")
-        assert second.inserted
-        assert publish(subject, unique_key="u").id == first.id
-
     def test_a_new_key_whose_unique_key_is_held_stands_for_the_holder(
         self, subject: Subject
     ) -> None:
@@ -141,33 +124,12 @@ class TestPublishKeysAndUniqueKeys:
         assert first.inserted
         assert publish(subject, unique_key="u").id == first.id
 
-    def test_a_holder_that_has_expired_is_no_holder(self, subject: Subject) -> None:
-        subject.enqueue(
-            "pay", {"order": 1}, unique_key="u", expires_at=subject.clock.now + MICROSECOND
-        )
-        subject.clock.advance(MICROSECOND)
-        assert publish(subject, unique_key="u").inserted
-
-    def test_a_known_publish_has_the_state_of_its_job(self, subject: Subject) -> None:
-        first = publish(subject, delay=HOUR)
-        assert (first.state, publish(subject, delay=HOUR).state) == ("scheduled", "scheduled")
-        subject.clock.advance(HOUR)
-        assert publish(subject).state == "ready"
-        subject.take_one()
-        assert publish(subject).state == "running"
-
     def test_two_publishes_may_stand_for_one_holder(self, subject: Subject) -> None:
         first = publish(subject, unique_key="u")
         assert publish(subject, key="K2", unique_key="u").id == first.id
         complete(subject)
         for key in ("K", "K2"):
             assert publish(subject, key=key, unique_key="u").id == first.id
-
-    def test_it_is_compared_by_what_was_published_under_it(self, subject: Subject) -> None:
-        subject.enqueue("pay", {"order": 1}, unique_key="u")
-        assert publish(subject, {"order": 2}, unique_key="u").mismatch
-        assert not publish(subject, {"order": 2}, unique_key="u").mismatch
-        assert publish(subject, {"order": 1}, unique_key="u").mismatch
 
     def test_raise_takes_a_new_key_back(self, subject: Subject) -> None:
         subject.enqueue("pay", {"order": 1}, unique_key="u")
@@ -232,6 +194,11 @@ class TestPublishKeysExpire:
         subject.deliveries.sweep()
         assert publish(subject).id == first.id
 
+    def test_an_operator_may_release_it(self, subject: Subject) -> None:
+        first = publish(subject)
+        assert subject.keys.force_release("default", "K", surface="publish")
+        assert publish(subject).id != first.id
+
     def test_it_is_forgotten_when_a_late_job_ends(self, subject: Subject) -> None:
         publish(subject)
         subject.clock.advance(10 * DAY)
@@ -283,48 +250,6 @@ class TestPublishKeysInBatches:
         assert [answer.duplicate for answer in answers] == [False, True, False]
         assert answers[1].id == known.id
         assert publish(subject, {"order": 2}, key="K2").id == answers[0].id
-
-    def test_a_batch_sent_again_is_the_same_batch(self, subject: Subject) -> None:
-        batch = [NewJob("pay", {"order": n}, idempotency_key=f"K{n}") for n in range(5)]
-        first, again = subject.enqueue_many(batch), subject.enqueue_many(batch)
-        assert [answer.id for answer in again] == [answer.id for answer in first]
-        assert (again.inserted, again.skipped) == (0, 5)
-
-    def test_one_key_twice_in_a_batch_is_one_publish(self, subject: Subject) -> None:
-        answers = subject.enqueue_many(
-            [
-                NewJob("pay", {"order": 1}, idempotency_key="K"),
-                NewJob("pay", {"order": 1}, idempotency_key="K"),
-                NewJob("pay", {"order": 2}, idempotency_key="K"),
-            ]
-        )
-        assert len({answer.id for answer in answers}) == 1
-        assert [answer.duplicate for answer in answers] == [False, True, True]
-        assert [answer.mismatch for answer in answers] == [False, False, True]
-        assert stored(subject) == 1
-
-    def test_one_known_key_twice_in_a_batch(self, subject: Subject) -> None:
-        known = publish(subject)
-        answers = subject.enqueue_many(
-            [
-                NewJob("pay", {"order": 1}, idempotency_key="K"),
-                NewJob("pay", {"order": 2}, idempotency_key="K"),
-            ]
-        )
-        assert [answer.id for answer in answers] == [known.id] * 2
-        assert [answer.mismatch for answer in answers] == [False, True]
-
-    def test_two_publishes_of_one_unique_key_in_a_batch(self, subject: Subject) -> None:
-        answers = subject.enqueue_many(
-            [
-                NewJob("pay", {"order": 1}, unique_key="u", idempotency_key="K1"),
-                NewJob("pay", {"order": 1}, unique_key="u", idempotency_key="K2"),
-            ]
-        )
-        assert answers[0].id == answers[1].id
-        complete(subject)
-        for key in ("K1", "K2"):
-            assert publish(subject, key=key, unique_key="u").id == answers[0].id
 
     def test_one_key_twice_whose_unique_key_is_held(self, subject: Subject) -> None:
         holder = subject.enqueue("pay", {"order": 1}, unique_key="u")

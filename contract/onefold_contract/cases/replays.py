@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TestReplay", "TestReplayMany", "TestReplayedKeys"]
 
-NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
-
 
 class TestReplay:
     """A dead or cancelled job runs again under its own id; a completed one needs `fresh`."""
@@ -40,12 +38,6 @@ class TestReplay:
         assert job.ended_at is None
         again = subject.take_one()
         assert (again.id, again.payload, again.fence) == (first.id, {"to": 1}, taken.fence + 1)
-
-    def test_a_cancelled_job_too(self, subject: Subject) -> None:
-        first = subject.enqueue("email", delay=HOUR)
-        subject.cancel(first.id)
-        assert subject.replay(first.id) == Enqueued(first.id)
-        assert subject.take_one().id == first.id, "a replay runs now"
 
     def test_a_completed_job_is_refused(self, subject: Subject) -> None:
         first = subject.enqueue("email")
@@ -72,12 +64,6 @@ class TestReplay:
         subject.replay(first.id, fresh=True)
         assert subject.existing_job(first.id).result is None
 
-    def test_a_plain_replay_is_the_same_generation(self, subject: Subject) -> None:
-        first = subject.enqueue("email")
-        bury(subject)
-        subject.replay(first.id)
-        assert subject.existing_job(first.id).generation == 0
-
     def test_the_second_of_two_replays_is_a_duplicate(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k")
         bury(subject)
@@ -86,10 +72,6 @@ class TestReplay:
         subject.take_one()
         assert subject.replay(first.id) == Enqueued(first.id, duplicate=True, state="running")
         assert stored(subject) == 1
-
-    def test_a_job_that_never_was_is_not_found(self, subject: Subject) -> None:
-        with pytest.raises(JobNotFound):
-            subject.replay(NEVER_THERE)
 
     def test_another_tenants_job_is_not_found(self, subject: Subject) -> None:
         first = subject.tenant("acme").enqueue("email")
@@ -128,14 +110,6 @@ class TestReplay:
         subject.deliveries.rescue()
         assert subject.existing_job(first.id).state == "retrying"
 
-    def test_an_expired_job_can_run_again(self, subject: Subject) -> None:
-        first = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
-        subject.clock.advance(HOUR)
-        subject.deliveries.rescue()
-        assert subject.existing_job(first.id).state == "dead"
-        subject.replay(first.id)
-        assert subject.take_one().id == first.id
-
     def test_a_replayed_job_is_not_pruned_by_its_earlier_end(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         bury(subject)
@@ -165,63 +139,12 @@ class TestReplayedKeys:
         assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True, state="running")
         assert subject.existing_job(first.id) == before, "the dead letter stays where it is"
 
-    def test_it_can_be_replayed_once_the_newer_job_has_ended(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k")
-        bury(subject)
-        subject.enqueue("email", unique_key="k")
-        complete(subject)
-        assert subject.replay(first.id) == Enqueued(first.id)
-
     def test_a_completed_job_whose_key_is_held_stays_too(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k")
         complete(subject)
         newer = subject.enqueue("email", unique_key="k")
         assert subject.replay(first.id, fresh=True).id == newer.id
         assert subject.existing_job(first.id).state == "completed"
-
-    def test_a_queued_key_that_a_take_gave_up_is_never_taken_again(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_while="queued")
-        bury(subject)
-        assert subject.replay(first.id) == Enqueued(first.id)
-        assert subject.enqueue("email", unique_key="k", unique_while="queued").inserted
-
-    def test_nor_does_it_stand_in_the_way_of_its_replay(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_while="queued")
-        bury(subject)
-        newer = subject.enqueue("email", unique_key="k", unique_while="queued")
-        assert subject.replay(first.id) == Enqueued(first.id)
-        assert subject.enqueue("email", unique_key="k").id == newer.id
-
-    def test_a_queued_key_of_a_job_that_was_never_taken_is_held_again(
-        self, subject: Subject
-    ) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_while="queued")
-        subject.cancel(first.id)
-        subject.replay(first.id)
-        assert subject.enqueue("email", unique_key="k").id == first.id
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"unique_for": HOUR},
-            {},
-            {"unique_while": "exists"},
-            {"unique_while": "active", "unique_for": HOUR},
-        ],
-        ids=["unique_for", "active", "exists", "both"],
-    )
-    def test_a_key_handed_to_a_successor_is_answered_with_the_successor(
-        self, subject: Subject, options: Any
-    ) -> None:
-        first = subject.enqueue("email", {"n": 1}, unique_key="k", **options)
-        taken = subject.take_one()
-        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun", **options)
-        subject.deliveries.bury([taken], reason="broken")
-        successor = subject.enqueue("email", {"n": 2}, unique_key="k")
-        assert successor.duplicate
-        assert successor.id != first.id
-        assert subject.replay(first.id) == Enqueued(successor.id, duplicate=True)
-        assert subject.existing_job(first.id).state == "dead", "it stays where it is"
 
     def test_a_window_that_a_newcomer_took_over_is_answered_with_the_newcomer(
         self, subject: Subject
@@ -259,12 +182,6 @@ class TestReplayMany:
         assert len(subject.find(state="ready")) == 3
         assert len(subject.find(state="cancelled")) == 1, "only dead letters, unless told"
 
-    def test_a_repeat_finds_nothing_more_to_do(self, subject: Subject) -> None:
-        subject.enqueue("email")
-        bury(subject)
-        assert subject.dead.replay().inserted == 1
-        assert len(subject.dead.replay()) == 0
-
     def test_filters_say_which(self, subject: Subject) -> None:
         by_filter: dict[str, Any] = {
             "queue": "slow",
@@ -286,14 +203,6 @@ class TestReplayMany:
         for name, wanted in by_filter.items():
             options: Any = {name: wanted}
             assert [answer.id for answer in subject.dead.replay(**options)] == [ids[name]], name
-
-    def test_time_filters_too(self, subject: Subject) -> None:
-        early = subject.enqueue("email")
-        subject.clock.advance(HOUR)
-        subject.enqueue("email")
-        subject.deliveries.bury(subject.take(limit=2), reason="broken")
-        answers = subject.dead.replay(created_before=early_end(subject))
-        assert [answer.id for answer in answers] == [early.id]
 
     def test_cancelled_jobs_on_request(self, subject: Subject) -> None:
         first = subject.enqueue("email")
@@ -341,36 +250,6 @@ class TestReplayMany:
         assert states == {"dead", "ready"}
         assert subject.enqueue("email", unique_key="k").id == gone
 
-    def test_an_older_job_takes_the_key_of_a_younger_one_whose_window_is_over(
-        self, subject: Subject
-    ) -> None:
-        """As single replays would: the younger job has lost its key by then."""
-        older = subject.enqueue("email", unique_key="k")
-        bury(subject)
-        younger = subject.enqueue("email", unique_key="k", unique_for=MINUTE)
-        bury(subject)
-        subject.clock.advance(MINUTE)
-
-        answers = subject.dead.replay()
-
-        assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
-        assert subject.existing_job(younger.id).state == "dead"
-        assert subject.enqueue("email", unique_key="k").id == older.id
-
-    def test_a_younger_job_takes_the_key_of_an_older_one_whose_window_is_over(
-        self, subject: Subject
-    ) -> None:
-        older = subject.enqueue("email", unique_key="k", unique_for=MINUTE)
-        bury(subject)
-        subject.clock.advance(MINUTE)
-        younger = subject.enqueue("email", unique_key="k")
-        bury(subject)
-
-        answers = subject.dead.replay()
-
-        assert list(answers) == [Enqueued(older.id), Enqueued(younger.id)]
-        assert subject.enqueue("email", unique_key="k").id == younger.id
-
     def test_all_go_whose_windows_are_over(self, subject: Subject) -> None:
         ids: list[str] = []
         for _ in range(3):
@@ -380,33 +259,6 @@ class TestReplayMany:
 
         assert list(subject.dead.replay()) == [Enqueued(job_id) for job_id in ids]
         assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_letters_are_told_how_the_holder_stands_in_their_turn(self, subject: Subject) -> None:
-        older = subject.enqueue("email", unique_key="k")
-        bury(subject)
-        holder = subject.enqueue("email", unique_key="k", unique_while="exists")
-        bury(subject)
-
-        answers = subject.dead.replay()
-
-        assert list(answers) == [
-            Enqueued(holder.id, duplicate=True, state="dead"),
-            Enqueued(holder.id),
-        ]
-        assert subject.existing_job(older.id).state == "dead"
-
-    def test_a_holder_that_has_expired_is_buried_and_replayed_in_its_turn(
-        self, subject: Subject
-    ) -> None:
-        older = subject.enqueue("email", unique_key="k")
-        bury(subject)
-        expired = subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + MINUTE)
-        subject.clock.advance(MINUTE)
-
-        answers = subject.dead.replay(state=["scheduled", "ready", "retrying", "dead"])
-
-        assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
-        assert subject.existing_job(expired.id).reason == "expired"
 
     def test_letters_whose_key_is_held_stay(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k")
@@ -424,8 +276,3 @@ class TestReplayMany:
         assert len(subject.dead.replay()) == 0
         assert len(subject.tenant("umbrella").dead.replay()) == 0
         assert subject.tenant("acme").dead.replay().inserted == 1
-
-
-def early_end(subject: Subject) -> Any:
-    """A moment between the first job and the second."""
-    return subject.clock.now - MINUTE

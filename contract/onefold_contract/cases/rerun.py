@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from onefold.model.job import Enqueued, NewJob
+from onefold.model.job import Enqueued
 from onefold.model.lifecycle import Retention
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import (
@@ -68,10 +68,6 @@ def successor(subject: Subject, holder_id: str) -> Job:
 
 class TestRerun:
     """Rule 9: what `rerun` returns, and what it does if the holder is not running."""
-
-    def test_without_a_holder_it_is_a_plain_enqueue(self, subject: Subject) -> None:
-        answer = trigger(subject, 1)
-        assert answer == Enqueued(answer.id)
 
     def test_a_queued_holder_takes_the_new_payload(self, subject: Subject) -> None:
         first = trigger(subject, 1)
@@ -146,30 +142,6 @@ class TestEndings:
         assert subject.enqueue("index", {"n": 4}, unique_key="k").id == follower.id
         assert subject.take_one().id == follower.id
 
-    @pytest.mark.parametrize("ending", ENDINGS)
-    def test_there_is_only_one_successor(self, subject: Subject, ending: str) -> None:
-        first = trigger(subject, 1, max_attempts=1)
-        job = subject.take_one()
-        trigger(subject, 2)
-        ENDINGS[ending](subject, job)
-        follower = successor(subject, first.id)
-        subject.deliveries.finish([subject.take_one()])
-        assert successor(subject, first.id).id == follower.id
-        assert subject.take() == []
-
-    def test_a_poisoned_holder_has_a_successor_too(self, subject: Subject) -> None:
-        first = trigger(subject, 1, max_attempts=100, backoff=AT_ONCE)
-        subject.take_one(lease=SECOND)
-        trigger(subject, 2)
-        for _ in range(4):
-            subject.clock.advance(SECOND)
-            subject.deliveries.rescue()
-            subject.take_one(lease=SECOND)
-        subject.clock.advance(SECOND)
-        subject.deliveries.rescue()
-        assert subject.existing_job(first.id).reason == "poison"
-        assert successor(subject, first.id).payload == {"n": 2}
-
     def test_a_holder_that_expires_while_it_waits_has_one_too(self, subject: Subject) -> None:
         first = trigger(subject, 1, expires_at=subject.clock.now + HOUR, backoff=Fixed(DAY))
         job = subject.take_one()
@@ -239,74 +211,6 @@ class TestSuccessors:
         assert complete(subject).payload == {"n": 3}
         assert stored(subject) == 1
 
-    def test_a_replacement_of_the_queued_holder_does_so_too(self, subject: Subject) -> None:
-        trigger(subject, 1, backoff=AT_ONCE)
-        job = subject.take_one()
-        trigger(subject, 2)
-        subject.deliveries.retry([job])
-        subject.enqueue("index", {"n": 3}, unique_key="k", on_duplicate="replace")
-        assert complete(subject).payload == {"n": 3}
-        assert stored(subject) == 1
-
-    def test_it_keeps_the_window_of_its_predecessor(self, subject: Subject) -> None:
-        """A key that is held for an hour is not free after seconds."""
-        first = trigger(subject, 1, unique_for=HOUR)
-        job = subject.take_one()
-        trigger(subject, 2, unique_while="queued")
-        subject.deliveries.finish([job])
-        complete(subject)
-        follower = successor(subject, first.id)
-
-        subject.clock.advance(HOUR - SECOND)
-        assert subject.enqueue("index", {"n": 3}, unique_key="k").id == follower.id
-        subject.clock.advance(SECOND)
-        assert subject.enqueue("index", {"n": 3}, unique_key="k").inserted
-
-    @pytest.mark.parametrize("narrow", ["queued", "active"])
-    def test_it_keeps_the_wider_scope_of_its_predecessor(
-        self, subject: Subject, narrow: str
-    ) -> None:
-        first = trigger(subject, 1, unique_while="exists")
-        job = subject.take_one()
-        trigger(subject, 2, unique_while=narrow)
-        subject.deliveries.finish([job])
-        complete(subject)
-
-        answer = subject.enqueue("index", {"n": 3}, unique_key="k")
-        assert answer.id == successor(subject, first.id).id
-
-    def test_its_own_window_and_scope_count_where_they_are_wider(self, subject: Subject) -> None:
-        trigger(subject, 1, unique_for=SECOND)
-        job = subject.take_one()
-        trigger(subject, 2, unique_for=HOUR)
-        subject.deliveries.finish([job])
-        complete(subject)
-
-        subject.clock.advance(MINUTE)
-        assert subject.enqueue("index", {"n": 3}, unique_key="k").duplicate
-
-    def test_a_chain_of_successors_forgets_no_promise(self, subject: Subject) -> None:
-        trigger(subject, 1, unique_for=HOUR)
-        for n in (2, 3):
-            job = subject.take_one()
-            trigger(subject, n, unique_while="queued")
-            subject.deliveries.finish([job])
-        complete(subject)
-
-        assert subject.enqueue("index", {"n": 4}, unique_key="k").duplicate
-
-    def test_a_successor_can_have_one_of_its_own(self, subject: Subject) -> None:
-        first = trigger(subject, 1)
-        job = subject.take_one()
-        trigger(subject, 2)
-        subject.deliveries.finish([job])
-        second = subject.take_one()
-        assert trigger(subject, 3).id == second.id
-        subject.deliveries.finish([second])
-        payloads = [job.payload["n"] for job in kept(subject, "k")]
-        assert sorted(payloads) == [1, 2, 3]
-        assert subject.existing_job(first.id).state == "completed"
-
     @pytest.mark.parametrize("ending", ["cancel", "delete"])
     def test_a_holder_that_ends_while_it_waits_has_its_successor(
         self, subject: Subject, ending: str
@@ -317,29 +221,6 @@ class TestSuccessors:
         subject.deliveries.retry([job], after=HOUR)
         ENDINGS[ending](subject, job)
         assert successor(subject, first.id).payload == {"n": 2}
-
-    @pytest.mark.parametrize("scope", ["active", "exists", "active and unique_for"])
-    def test_a_holder_that_handed_its_key_over_is_replayed_as_its_successor(
-        self, subject: Subject, scope: str
-    ) -> None:
-        """Rule 7: the successor is newer and holds the key."""
-        first = trigger(subject, 1, **SCOPES[scope])
-        job = subject.take_one()
-        trigger(subject, 2, **SCOPES[scope])
-        subject.deliveries.bury([job], reason="broken")
-        follower = successor(subject, first.id)
-        assert subject.replay(first.id) == Enqueued(follower.id, duplicate=True)
-        assert subject.existing_job(first.id).state == "dead"
-
-    def test_a_holder_that_is_replayed_later_has_its_scope_again(self, subject: Subject) -> None:
-        first = trigger(subject, 1, unique_while="exists")
-        job = subject.take_one()
-        trigger(subject, 2, unique_while="exists")
-        subject.deliveries.bury([job], reason="broken")
-        subject.delete(successor(subject, first.id).id)
-        assert subject.replay(first.id) == Enqueued(first.id)
-        complete(subject)
-        assert subject.enqueue("index", unique_key="k").id == first.id
 
     def test_it_is_the_whole_request(self, subject: Subject) -> None:
         first = trigger(subject, 1)
@@ -375,33 +256,3 @@ class TestSuccessors:
         subject.clock.advance(MINUTE)
         subject.deliveries.finish([job])
         assert successor(subject, first.id).run_at == due
-
-    def test_its_window_holds_from_the_moment_it_stands(self, subject: Subject) -> None:
-        first = trigger(subject, 1)
-        job = subject.take_one(lease=DAY)
-        trigger(subject, 2, unique_for=HOUR)
-        subject.clock.advance(MINUTE)
-        subject.deliveries.finish([job])
-        follower = successor(subject, first.id)
-        complete(subject)
-        subject.clock.advance(HOUR - MINUTE - SECOND)
-        assert subject.enqueue("index", unique_key="k").id == follower.id
-
-    def test_of_a_batch_the_last_request_follows(self, subject: Subject) -> None:
-        first = trigger(subject, 1)
-        job = subject.take_one()
-        answers = subject.enqueue_many(
-            [NewJob("index", {"n": n}, unique_key="k") for n in (2, 3)], on_duplicate="rerun"
-        )
-        assert [answer.id for answer in answers] == [first.id] * 2
-        subject.deliveries.finish([job])
-        assert successor(subject, first.id).payload == {"n": 3}
-
-    def test_tenants_have_successors_of_their_own(self, subject: Subject) -> None:
-        acme = subject.tenant("acme")
-        first = trigger(acme, 1)
-        job = subject.take_one()
-        trigger(acme, 2)
-        subject.deliveries.finish([job])
-        assert successor(acme, first.id).tenant == "acme"
-        assert stored(subject) == 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from onefold.errors import ConflictingOptions, Gone
+from onefold.errors import Gone, JobNotFound
 from onefold.model.job import Enqueued
 from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
@@ -85,21 +85,6 @@ class TestRetention:
         assert subject.get(answer.id) is None
         assert stored(subject) == 0
 
-    def test_other_outcomes_keep_their_default(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", retention=Retention(completed=NOTHING))
-        bury(subject)
-        subject.clock.advance(29 * DAY)
-        subject.deliveries.prune()
-        assert subject.existing_job(answer.id).state == "dead"
-
-    def test_it_counts_from_the_end(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        subject.clock.advance(3 * DAY)
-        complete(subject)
-        subject.clock.advance(DAY - SECOND)
-        subject.deliveries.prune()
-        assert subject.get(answer.id) is not None
-
     def test_unfinished_jobs_are_never_pruned(self, subject: Subject) -> None:
         waiting = subject.enqueue("email", delay=DAY, retention=Retention(completed=NOTHING))
         subject.enqueue("email")
@@ -120,22 +105,6 @@ class TestRetention:
         subject.deliveries.prune()
         assert subject.enqueue("email", unique_key="k").inserted
 
-    @pytest.mark.parametrize("outcome", OUTCOMES)
-    @pytest.mark.parametrize("window", [None, HOUR])
-    def test_existence_without_a_record_is_refused(
-        self, subject: Subject, outcome: str, window: timedelta | None
-    ) -> None:
-        with pytest.raises(ConflictingOptions) as caught:
-            subject.enqueue(
-                "email",
-                unique_key="k",
-                unique_while="exists",
-                unique_for=window,
-                retention=retention(outcome, NOTHING),
-            )
-        assert caught.value.field == "retention"
-        assert stored(subject) == 0
-
 
 class TestTombstones:
     """Rule 11: a tombstone holds a key that outlives its job."""
@@ -150,11 +119,6 @@ class TestTombstones:
         assert stored(subject) == 0
         again = subject.enqueue("email", {"to": 1}, unique_key="k")
         assert again == Enqueued(first.id, duplicate=True, state="completed")
-
-    def test_it_still_tells_another_request_apart(self, subject: Subject) -> None:
-        """Rule 8."""
-        self._bury_deep(subject)
-        assert subject.enqueue("email", {"to": 2}, unique_key="k").mismatch
 
     def test_a_record_that_is_not_kept_becomes_one_at_once(self, subject: Subject) -> None:
         first = self._bury_deep(subject)
@@ -175,30 +139,6 @@ class TestTombstones:
         assert subject.deliveries.prune().deleted == 1
         assert subject.enqueue("email", unique_key="k").inserted
 
-    def test_existence_with_a_window_holds_until_the_later_ends(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_while="exists", unique_for=2 * DAY)
-        complete(subject)
-        subject.clock.advance(DAY)
-        subject.deliveries.prune()
-        assert subject.enqueue("email", unique_key="k").id == first.id, "by its window"
-        subject.clock.advance(DAY)
-        assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_a_window_shorter_than_the_record_makes_no_tombstone(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_while="exists", unique_for=HOUR)
-        complete(subject)
-        subject.clock.advance(DAY - SECOND)
-        subject.deliveries.prune()
-        assert subject.enqueue("email", unique_key="k").id == first.id, "by its existence"
-        subject.clock.advance(SECOND)
-        assert subject.deliveries.prune().deleted == 1
-        assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_an_active_scope_does_not_survive_in_a_tombstone(self, subject: Subject) -> None:
-        self._bury_deep(subject, unique_while="active")
-        subject.clock.advance(HOUR)
-        assert subject.enqueue("email", unique_key="k").inserted
-
     @pytest.mark.parametrize("on_duplicate", ["replace", "rerun"])
     def test_it_cannot_be_given_another_request(self, subject: Subject, on_duplicate: Any) -> None:
         """Rule 9."""
@@ -211,6 +151,10 @@ class TestTombstones:
         first = self._bury_deep(subject)
         with pytest.raises(Gone):
             subject.replay(first.id, fresh=True)
+        with pytest.raises(Gone):
+            subject.run_now(first.id)
+        with pytest.raises(JobNotFound):
+            subject.cancel(first.id)
         assert len(subject.dead.replay(state="completed", fresh=True)) == 0
 
     def test_it_holds_nothing_of_the_job_but_its_key(self, subject: Subject) -> None:
@@ -255,11 +199,6 @@ class TestDelete:
         complete(subject)
         subject.delete(first.id)
         assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_what_is_not_there_cannot_be_deleted(self, subject: Subject) -> None:
-        first = subject.enqueue("email")
-        assert subject.delete(first.id) is True
-        assert subject.delete(first.id) is False
 
     def test_the_worker_of_a_deleted_job_has_lost_it(self, subject: Subject) -> None:
         subject.enqueue("email")

@@ -13,7 +13,6 @@ from onefold_contract.cases.common import (
     MINUTE,
     MOMENTS,
     SECOND,
-    bury,
     complete,
     kept,
 )
@@ -97,29 +96,6 @@ class TestWindows:
         subject.clock.advance(MINUTE)
         assert subject.enqueue("email", unique_key="k").inserted
 
-    def test_duplicates_do_not_prolong_it(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        for _ in range(2):
-            subject.clock.advance(HOUR / 2 - SECOND)
-            assert subject.enqueue("email", unique_key="k", unique_for=HOUR).duplicate
-        subject.clock.advance(2 * SECOND)
-        assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_a_new_holder_has_a_window_of_its_own(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        subject.clock.advance(HOUR)
-        second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        subject.clock.advance(HOUR - SECOND)
-        assert subject.enqueue("email", unique_key="k").id == second.id
-
-    def test_the_job_whose_window_is_over_still_runs(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        subject.clock.advance(HOUR)
-        second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        taken = subject.take(limit=5)
-        assert {job.id for job in taken} == {first.id, second.id}
-        assert [ended.status for ended in subject.deliveries.finish(taken)] == ["accepted"] * 2
-
 
 class TestHoldersScope:
     """Rule 2: the scope of the holder decides, not the scope of the new request."""
@@ -173,30 +149,7 @@ class TestKeysNeverReturn:
         assert subject.enqueue("email", unique_key="k").id == second.id
 
     @pytest.mark.parametrize("way", RETURNS)
-    def test_a_job_goes_back_without_the_key_that_the_take_gave_up(
-        self, subject: Subject, way: str
-    ) -> None:
-        subject.enqueue("email", unique_key="k", unique_while="queued")
-        RETURNS[way](subject, subject.take_one())
-        assert subject.enqueue("email", unique_key="k").inserted
-
-    @pytest.mark.parametrize("way", RETURNS)
     def test_an_active_key_is_kept_all_the_way(self, subject: Subject, way: str) -> None:
         first = subject.enqueue("email", unique_key="k")
         RETURNS[way](subject, subject.take_one())
         assert subject.enqueue("email", unique_key="k").id == first.id
-
-    def test_a_window_that_ended_while_the_job_ran_is_not_taken_back(
-        self, subject: Subject
-    ) -> None:
-        subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        job = subject.take_one(lease=DAY)
-        subject.clock.advance(HOUR)
-        second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        subject.deliveries.retry([job])
-        assert subject.enqueue("email", unique_key="k").id == second.id
-
-    def test_a_dead_letter_frees_an_active_key(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="k")
-        bury(subject)
-        assert subject.enqueue("email", unique_key="k").inserted

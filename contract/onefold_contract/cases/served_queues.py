@@ -163,21 +163,6 @@ class TestServedQueues:
         assert subject.deliveries.look([queue])[0].controlled
         assert not found.declared
 
-    def test_a_queue_without_limits_says_nothing_about_the_codes(
-        self, subject: Subject, queue: str
-    ) -> None:
-        subject.queues.set_limits(queue, limit=Limit(concurrency=3))
-        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
-        assert subject.existing_queue(queue).limit == Limit(concurrency=3)
-
-    def test_a_hold_stays_while_limits_are_changed(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueSettings(concurrency=2))
-        subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        subject.queues.save(queue)
-        fill(subject, queue, 2)
-        assert subject.take([queue]) == []
-        assert subject.take_limited(queue).jobs == []
-
     def test_it_tells_of_pauses_holds_and_failures(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
         tenant.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
@@ -249,16 +234,6 @@ class TestServedQueues:
         others = [found.name for found in subject.queues.find(saved=True)]
         assert others == [f"{queue} of another"]
 
-    def test_queues_with_an_endpoint_are_known_to_the_courier(
-        self, subject: Subject, queue: str
-    ) -> None:
-        pushed = QueueSettings(endpoint=ENDPOINT)
-        subject.queues.save(queue, pushed)
-        subject.queues.save(f"{queue} pulled")
-        subject.tenant("acme").queues.save(queue, pushed)
-        found = [(each.tenant, each.name) for each in subject.queues.pushed()]
-        assert found == [("", queue), ("acme", queue)]
-
     def test_a_queue_is_removed_with_all_that_was_said(self, subject: Subject, queue: str) -> None:
         subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT, concurrency=1))
         subject.queues.pause(queue)
@@ -326,30 +301,6 @@ class TestQualifiedNames:
         found = subject.tenant("acme").queues.get(queue)
         assert found is not None
         assert found.max_attempts == 2
-
-    def test_an_operator_can_name_them(self, subject: Subject, queue: str) -> None:
-        name = qualified("acme", queue)
-        subject.tenant("acme").enqueue("email", queue=name)
-        subject.queues.pause(name)
-        assert subject.deliveries.look([name])[0].paused
-        assert subject.take([name]) == []
-        subject.queues.resume(name)
-        assert len(subject.tenant("acme").find(queue=name)) == 1
-        assert len(subject.take({name: 1})) == 1
-
-    def test_a_tenant_cannot_give_such_names(self, subject: Subject) -> None:
-        for tenant in (subject, subject.tenant("acme")):
-            with pytest.raises(InvalidInput, match="queue"):
-                tenant.queues.save("{acme}payments")
-            with pytest.raises(InvalidInput, match="queue"):
-                tenant.queues.get("{acme}payments")
-
-    def test_a_queue_is_not_called_anything_else_with_braces(self, subject: Subject) -> None:
-        for queue in ("{}payments", "{Acme}payments", "{acme}", "{acme}{b}c"):
-            with pytest.raises(InvalidInput, match="queue"):
-                subject.enqueue("email", queue=queue)
-            with pytest.raises(InvalidInput, match="queue"):
-                subject.queues.pause(queue)
 
     def test_a_tenant_whose_name_cannot_be_part_of_a_queues_has_none(
         self, subject: Subject

@@ -23,12 +23,6 @@ __all__ = ["TestSuppressed"]
 class TestSuppressed:
     """Rule 10: a caller can see why a request was a duplicate."""
 
-    def test_a_job_that_nobody_asked_for_twice_has_suppressed_nothing(
-        self, subject: Subject
-    ) -> None:
-        found = subject.keys.duplicates(subject.enqueue("email", unique_key="k").id)
-        assert (found.count, found.first_at, found.last_at, found.recent) == (0, None, None, ())
-
     def test_each_duplicate_is_counted_with_its_time_and_request(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k", request_id="original")
         moments: list[datetime] = []
@@ -104,14 +98,6 @@ class TestSuppressed:
         assert subject.enqueue("email", idempotency_key="publish").state is None
         assert subject.deliveries.fold() == 0
 
-    def test_the_holder_itself_is_not_touched(self, subject: Subject) -> None:
-        holder = subject.enqueue("email", unique_key="k")
-        job = subject.take_one()
-        for _ in range(3):
-            subject.enqueue("email", unique_key="k")
-        subject.deliveries.fold()
-        assert subject.existing_job(holder.id) == job
-
     def test_they_are_kept_while_the_record_is(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k")
         subject.enqueue("email", unique_key="k")
@@ -123,11 +109,3 @@ class TestSuppressed:
         subject.deliveries.prune()
         with pytest.raises(JobNotFound):
             subject.keys.duplicates(holder.id)
-
-    def test_other_tenants_are_told_nothing(self, subject: Subject) -> None:
-        holder = subject.tenant("acme").enqueue("email", unique_key="k")
-        subject.tenant("acme").enqueue("email", unique_key="k")
-        assert subject.tenant("acme").keys.duplicates(holder.id).count == 1
-        for other in (subject, subject.tenant("umbrella")):
-            with pytest.raises(JobNotFound):
-                other.keys.duplicates(holder.id)

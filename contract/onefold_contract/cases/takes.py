@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND, foremost, stored
+from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, foremost, stored
 
 if TYPE_CHECKING:
     from onefold_contract.subject import Subject
@@ -34,23 +34,12 @@ class TestTakes:
         assert len(subject.take(limit=5)) == 1
         assert subject.take(limit=5) == []
 
-    def test_an_empty_queue_gives_nothing(self, subject: Subject) -> None:
-        assert subject.take() == []
-
-    def test_other_queues_are_left_alone(self, subject: Subject) -> None:
-        subject.enqueue("email", queue="other")
-        assert subject.take() == []
-
     def test_a_job_that_is_scheduled_waits_for_its_time(self, subject: Subject) -> None:
         subject.enqueue("email", delay=HOUR)
         assert subject.find(state="scheduled").jobs[0].run_at == subject.clock.now + HOUR
         subject.clock.advance(HOUR - MICROSECOND)
         assert subject.take() == []
         subject.clock.advance(MICROSECOND)
-        assert len(subject.take()) == 1
-
-    def test_a_time_that_has_passed_is_now(self, subject: Subject) -> None:
-        subject.enqueue("email", run_at=subject.clock.now - HOUR)
         assert len(subject.take()) == 1
 
     def test_the_limit_bounds_it(self, subject: Subject) -> None:
@@ -97,11 +86,6 @@ class TestTakeOrder:
         subject.enqueue("email", {"n": 3}, priority=3)
         assert [job.payload["n"] for job in subject.take(limit=3)] == [3]
 
-    def test_priority_goes_before_time(self, subject: Subject) -> None:
-        subject.enqueue("email", {"n": 1}, priority=1, run_at=subject.clock.now - HOUR)
-        subject.enqueue("email", {"n": 0}, priority=0)
-        assert [job.payload["n"] for job in subject.take(limit=2)] == [0, 1]
-
     def test_queues_are_served_in_the_order_given(self, subject: Subject) -> None:
         made = {
             (queue, n): subject.enqueue("email", queue=queue, priority=n).id
@@ -125,16 +109,3 @@ class TestTakeOrder:
         assert queues == sorted(queues)
         if subject.shards == 1:
             assert queues == ["a", "b", "b", "b", "c", "c"]
-
-    def test_an_empty_queue_leaves_room_for_the_next(self, subject: Subject) -> None:
-        subject.enqueue("email", queue="b")
-        assert len(subject.take({"a": 5, "b": 5}, limit=5)) == 1
-
-    def test_a_retried_job_keeps_its_place_by_its_time(self, subject: Subject) -> None:
-        first = subject.enqueue("email")
-        subject.deliveries.retry([subject.take_one()], after=SECOND)
-        second = subject.enqueue("email")
-        subject.clock.advance(MINUTE)
-        third = subject.enqueue("email")
-        taken = [job.id for job in subject.take(limit=3)]
-        assert taken == [second.id, first.id, third.id]

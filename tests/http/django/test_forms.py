@@ -94,27 +94,6 @@ def test_h221_a_double_click_is_one_order(visit: Callable[..., Reply], orders: l
     assert orders == ["apple"]
 
 
-def test_h222_a_changed_form_is_offered_as_new(
-    visit: Callable[..., Reply], orders: list[str]
-) -> None:
-    key = key_in(visit())
-    visit("apple", key)
-
-    changed = visit("cheese", key)
-
-    assert (changed.status, orders) == (422, ["apple"])
-    assert b"cheese" in changed.body
-
-
-def test_h223_a_form_that_was_not_valid_can_be_corrected(
-    visit: Callable[..., Reply], orders: list[str]
-) -> None:
-    key = key_in(visit())
-
-    assert [visit("", key).status, visit("apple", key).status] == [400, 302]
-    assert orders == ["apple"]
-
-
 def test_h224_a_key_of_another_session_is_refused(
     visit: Callable[..., Reply], orders: list[str]
 ) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 from onefold import Onefold
 from tests.fixtures.colours import Store
 from tests.http.django.project import Project
@@ -43,15 +45,20 @@ def test_each_migration_of_onefold_has_one_of_the_same_name_for_django() -> None
     assert names("sql/sqlite/migrations") == ours
 
 
+@pytest.mark.prove
 def test_migrate_makes_the_tables(make_project: MakeProject, store: Store) -> None:
-    said = make_project().manage("migrate")
+    project = make_project()
 
-    assert "onefold.0001_initial... OK" in said
+    assert "onefold.0001_initial... OK" in project.manage("migrate")
+    assert "No migrations to apply" in project.manage("migrate")
+    assert "No changes detected" in project.manage("makemigrations", "--check", "onefold")
+    assert "IrreversibleError" in project.refused("migrate", "onefold", "zero")
     with Onefold(store.url) as onefold:
         assert onefold.migrate() == []
         assert onefold.enqueue("email").inserted
 
 
+@pytest.mark.prove
 def test_migrate_finds_that_onefold_migrate_was_there_before(
     make_project: MakeProject, store: Store
 ) -> None:
@@ -64,43 +71,7 @@ def test_migrate_finds_that_onefold_migrate_was_there_before(
         assert onefold.get(enqueued.id) is not None
 
 
-def test_migrate_can_be_repeated(make_project: MakeProject) -> None:
-    project = make_project()
-    project.manage("migrate")
-
-    assert "No migrations to apply" in project.manage("migrate")
-
-
-def test_there_is_no_way_back(make_project: MakeProject) -> None:
-    project = make_project()
-    project.manage("migrate")
-
-    assert "IrreversibleError" in project.refused("migrate", "onefold", "zero")
-
-
-def test_makemigrations_finds_nothing_to_do(make_project: MakeProject) -> None:
-    assert "No changes detected" in make_project().manage("makemigrations", "--check", "onefold")
-
-
-def test_migrate_of_another_database_makes_no_tables_there(
-    make_project: MakeProject, store: Store
-) -> None:
-    project = make_project()
-    other = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(project.folder / "other.sqlite3")}
-    project.configure(DATABASES={**project.settings["DATABASES"], "other": other})
-
-    project.manage("migrate", "--database", "other")
-
-    said = project.manage("shell", "-v", "0", "-c", LIST_TABLES)
-    assert "onefold" not in said
-
-
-LIST_TABLES = """
-from django.db import connections
-print(connections["other"].introspection.table_names())
-"""
-
-
+@pytest.mark.prove
 def test_another_alias_can_be_named(make_project: MakeProject, store: Store) -> None:
     project = make_project()
     databases = {
@@ -110,9 +81,19 @@ def test_another_alias_can_be_named(make_project: MakeProject, store: Store) -> 
     project.configure(DATABASES=databases, ONEFOLD={"DATABASE": "queue"})
 
     project.manage("migrate", "--database", "queue")
+    project.manage("migrate", "--database", "default")
 
     with Onefold(store.url) as onefold:
         assert onefold.migrate() == []
+    said = project.manage("shell", "-v", "0", "-c", LIST_TABLES)
+    assert "django_migrations" in said
+    assert "onefold" not in said, "another database has no tables of ours"
+
+
+LIST_TABLES = """
+from django.db import connections
+print(connections["default"].introspection.table_names())
+"""
 
 
 def test_a_test_runner_has_tables_of_its_own(make_project: MakeProject, store: Store) -> None:
@@ -129,6 +110,7 @@ def test_a_test_runner_has_tables_of_its_own(make_project: MakeProject, store: S
     assert "OK" in project.manage("test", "shop")
 
 
+@pytest.mark.prove
 def test_tests_in_memory_run_until_they_need_onefold(tmp_path: Path) -> None:
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "real.sqlite3")}
     apps = ["onefold.django", "shop"]

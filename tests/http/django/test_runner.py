@@ -128,6 +128,7 @@ def project(make_project: MakeProject, store: Store) -> Project:
     return project
 
 
+@pytest.mark.prove
 def test_each_test_finds_empty_tables_and_no_database_is_left(
     project: Project, store: Store
 ) -> None:
@@ -135,6 +136,7 @@ def test_each_test_finds_empty_tables_and_no_database_is_left(
     assert leftovers(project, store) == []
 
 
+@pytest.mark.prove
 def test_clones_are_made_kept_and_made_anew(project: Project, store: Store) -> None:
     for options in (["--keepdb"], ["--keepdb"], ["--noinput"]):
         assert "OK" in project.manage("test", "--parallel", "2", *options)

@@ -38,17 +38,14 @@ def url(**database: Any) -> str:
     return url_of("examined")
 
 
-def test_a_project_that_says_nothing_has_onefold_on_its_default_database() -> None:
+def test_settings_are_an_alias_or_a_url_and_options() -> None:
+    wait = timedelta(seconds=1)
     assert read_settings().alias == "default"
-
-
-def test_a_url_is_no_alias() -> None:
     with override_settings(ONEFOLD={"DATABASE": "sqlite:///jobs.db"}):
         assert read_settings().alias is None
-
-
-def test_options_go_to_onefold() -> None:
-    wait = timedelta(seconds=1)
+    get_onefold.cache_clear()
+    assert get_onefold() is get_onefold()
+    get_onefold.cache_clear()
     with override_settings(ONEFOLD={"SCHEMA": "jobs", "BUSY_TIMEOUT": wait}):
         assert read_settings().options == {"schema": "jobs", "busy_timeout": wait}
 
@@ -68,13 +65,6 @@ def test_what_is_wrong_is_said(wrong: Any, sentence: str) -> None:
         read_settings()
 
     assert sentence in str(caught.value)
-
-
-def test_there_is_one_onefold_for_a_process() -> None:
-    get_onefold.cache_clear()
-
-    assert get_onefold() is get_onefold()
-    get_onefold.cache_clear()
 
 
 def test_a_file_is_named_by_its_absolute_path(alias: str, tmp_path: Path) -> None:
@@ -112,9 +102,6 @@ def test_a_database_in_memory_is_refused_with_a_way_out(alias: str, name: str) -
     with pytest.raises(ImproperlyConfigured, match="For tests, name a file"):
         url(ENGINE=SQLITE, NAME=name)
     assert is_in_memory("examined")
-
-
-def test_a_file_that_is_named_by_a_uri_is_refused(alias: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="Name the file by its path"):
         url(ENGINE=SQLITE, NAME="file:x.sqlite3")
 

@@ -1,28 +1,31 @@
-"""Django's tasks in Onefold's queue. Installed here is the backport; the interface is the same."""
+"""Django's tasks in Onefold's queue: those of Django 6, or before it of the backport."""
 
 import asyncio
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.test.utils import override_settings
-from django_tasks import (
-    TaskResultStatus,
-    default_task_backend,
-    task,
-    task_backends,
-)
-from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
-from django_tasks.signals import task_enqueued, task_finished, task_started
 
 from onefold import Onefold
 from onefold.django import tasks as task_framework
 from tests.http.django.conftest import BACKEND
 from tests.worker.stage import ended, perform, working
+
+if TYPE_CHECKING or find_spec("django.tasks") is None:
+    from django_tasks import TaskResultStatus, default_task_backend, task, task_backends
+    from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+else:
+    from django.tasks import TaskResultStatus, default_task_backend, task, task_backends
+    from django.tasks.exceptions import InvalidTask as InvalidTaskError
+    from django.tasks.exceptions import TaskResultDoesNotExist
+    from django.tasks.signals import task_enqueued, task_finished, task_started
 
 
 @task
@@ -30,15 +33,10 @@ def add(one: int, other: int = 1) -> int:
     return one + other
 
 
-@task
-async def aadd(one: int, other: int) -> int:
-    await asyncio.sleep(0)
-    return one + other
-
-
 @task(takes_context=True)
-def attempt_of(context: Any) -> list[Any]:
-    return [context.attempt, context.task_result.id]
+async def aadd(context: Any, one: int, other: int) -> list[Any]:
+    await asyncio.sleep(0)
+    return [context.attempt, context.task_result.id, one + other]
 
 
 @task
@@ -62,7 +60,7 @@ def run_through(onefold: Onefold, result: Any) -> None:
     perform(play, onefold)
 
 
-def test_a_task_is_enqueued_run_and_found_again(project_onefold: Onefold) -> None:
+def test_a_task_is_enqueued_run_and_found_again(project_onefold: Onefold, heard: list[str]) -> None:
     result: Any = add.enqueue(1, other=2)
 
     assert result.status == TaskResultStatus.READY
@@ -75,41 +73,30 @@ def test_a_task_is_enqueued_run_and_found_again(project_onefold: Onefold) -> Non
     assert result.started_at is not None
     assert result.finished_at is not None
     assert result.finished_at >= result.started_at
+    assert heard == ["READY", "RUNNING", "SUCCESSFUL"]
 
 
-def test_a_coroutine_function_is_awaited(project_onefold: Onefold) -> None:
+def test_a_coroutine_function_is_awaited_and_has_its_context(project_onefold: Onefold) -> None:
     result: Any = asyncio.run(aadd.aenqueue(1, 2))
 
     run_through(project_onefold, result)
 
-    assert result.return_value == 3
+    assert result.return_value == [1, result.id, 3]
 
 
-def test_the_kind_is_the_dotted_path(project_onefold: Onefold) -> None:
-    job = project_onefold.get(add.enqueue(1).id)
+def test_the_kind_priority_time_and_queue_of_a_task_are_those_of_its_job(
+    project_onefold: Onefold,
+) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    tasks = [add.using(priority=100), add.using(priority=-100, run_after=later, queue_name="slow")]
 
-    assert job is not None
-    assert job.kind == add.module_path
-    assert job.kind.endswith("test_tasks.add")
-
-
-def test_what_is_more_urgent_for_django_runs_sooner(project_onefold: Onefold) -> None:
-    urgent = project_onefold.get(add.using(priority=100).enqueue(1).id)
-    patient = project_onefold.get(add.using(priority=-100).enqueue(1).id)
+    urgent, patient = (project_onefold.get(one.enqueue(1).id) for one in tasks)
 
     assert urgent is not None
     assert patient is not None
+    assert urgent.kind == add.module_path
     assert urgent.priority < patient.priority
-
-
-def test_a_task_may_be_for_later_and_for_another_queue(project_onefold: Onefold) -> None:
-    later = datetime.now(UTC) + timedelta(hours=1)
-
-    job = project_onefold.get(add.using(run_after=later, queue_name="slow").enqueue(1).id)
-
-    assert job is not None
-    assert job.run_at == later
-    assert job.queue == "slow"
+    assert (patient.run_at, patient.queue) == (later, "slow")
 
 
 def test_the_queues_of_a_backend_are_its_own(project_onefold: Onefold) -> None:
@@ -127,18 +114,14 @@ def test_a_task_is_enqueued_by_the_commit_of_the_block(project_onefold: Onefold)
         result.refresh()
 
     assert project_onefold.get(result.id) is not None
-
-
-def test_a_block_that_is_rolled_back_enqueues_nothing(project_onefold: Onefold) -> None:
     with transaction.atomic():
-        result: Any = add.enqueue(1)
+        undone: Any = add.enqueue(1)
         transaction.set_rollback(True)
-
     with pytest.raises(TaskResultDoesNotExist):
-        add.get_result(result.id)
+        add.get_result(undone.id)
 
 
-def test_a_failure_is_tried_again_and_told_of(project_onefold: Onefold) -> None:
+def test_a_failure_is_told_of(project_onefold: Onefold, heard: list[str]) -> None:
     tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
     with override_settings(TASKS=tasks):
         result: Any = fail.enqueue()
@@ -149,6 +132,16 @@ def test_a_failure_is_tried_again_and_told_of(project_onefold: Onefold) -> None:
     assert "on purpose" in result.errors[0].traceback or "fail" in result.errors[0].traceback
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
+    assert heard == ["READY", "RUNNING", "FAILED"]
+
+
+def test_what_is_no_json_is_a_failure(project_onefold: Onefold) -> None:
+    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
+    with override_settings(TASKS=tasks):
+        result: Any = unspeakable.enqueue()
+        run_through(project_onefold, result)
+
+    assert result.status == TaskResultStatus.FAILED
 
 
 def test_a_push_that_was_put_off_is_no_failure(project_onefold: Onefold) -> None:
@@ -161,21 +154,6 @@ def test_a_push_that_was_put_off_is_no_failure(project_onefold: Onefold) -> None
     result.refresh()
 
     assert (len(result.worker_ids), result.errors) == (1, [])
-
-
-def test_what_is_no_json_is_a_failure(project_onefold: Onefold) -> None:
-    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
-    with override_settings(TASKS=tasks):
-        result: Any = unspeakable.enqueue()
-        run_through(project_onefold, result)
-
-    assert result.status == TaskResultStatus.FAILED
-
-
-def test_a_context_knows_the_attempt(project_onefold: Onefold) -> None:
-    result: Any = attempt_of.enqueue()
-    run_through(project_onefold, result)
-    assert result.return_value == [1, result.id]
 
 
 SIGNALS: tuple[Any, ...] = (task_enqueued, task_started, task_finished)
@@ -193,20 +171,6 @@ def heard() -> Iterator[list[str]]:
     yield said
     for signal in SIGNALS:
         signal.disconnect(hear)
-
-
-def test_signals_are_sent(project_onefold: Onefold, heard: list[str]) -> None:
-    run_through(project_onefold, add.enqueue(1))
-
-    assert heard == ["READY", "RUNNING", "SUCCESSFUL"]
-
-
-def test_signals_of_a_last_failure_are_sent(project_onefold: Onefold, heard: list[str]) -> None:
-    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
-    with override_settings(TASKS=tasks):
-        run_through(project_onefold, fail.enqueue())
-
-    assert heard == ["READY", "RUNNING", "FAILED"]
 
 
 def test_results_are_found_in_other_threads(project_onefold: Onefold) -> None:
@@ -230,9 +194,6 @@ def test_results_are_found_in_other_threads(project_onefold: Onefold) -> None:
 def test_a_result_that_is_not_there_does_not_exist(project_onefold: Onefold, wrong: str) -> None:
     with pytest.raises(TaskResultDoesNotExist):
         add.get_result(wrong)
-
-
-def test_a_job_that_is_no_task_has_no_result(project_onefold: Onefold) -> None:
     with pytest.raises(TaskResultDoesNotExist):
         add.get_result(project_onefold.enqueue("email").id)
 

@@ -79,6 +79,7 @@ def logged(folder: Path, *options: str, **settings: Any) -> str:
     return said + complained
 
 
+@pytest.mark.prove
 def test_a_worker_shows_its_log_where_the_project_says_nothing_of_logging(tmp_path: Path) -> None:
     said = logged(tmp_path)
 
@@ -88,6 +89,7 @@ def test_a_worker_shows_its_log_where_the_project_says_nothing_of_logging(tmp_pa
     assert "onefold.worker: The worker bertha has stopped." in said
 
 
+@pytest.mark.prove
 def test_a_worker_shows_only_warnings_where_it_is_asked_for_less(tmp_path: Path) -> None:
     said = logged(tmp_path, "--verbosity", "0")
 
@@ -95,23 +97,23 @@ def test_a_worker_shows_only_warnings_where_it_is_asked_for_less(tmp_path: Path)
     assert "was buried in attempt 1" in said
 
 
-def test_a_worker_leaves_the_logging_of_the_project_alone(tmp_path: Path) -> None:
-    said = logged(tmp_path, LOGGING=logging_at("WARNING"))
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("level", "logger"),
+    [("WARNING", ""), ("INFO", ""), ("INFO", "onefold"), ("INFO", "onefold.worker")],
+)
+def test_a_worker_leaves_the_logging_of_the_project_alone(
+    tmp_path: Path, level: str, logger: str
+) -> None:
+    said = logged(tmp_path, LOGGING=logging_at(level, logger))
+    times = 1 if level == "INFO" else 0
 
-    assert "ours ERROR Job" in said
-    assert "bertha" not in said
-    assert 'give the logger "onefold" the level INFO' in said
+    assert said.count("Worker bertha on ") == said.count("ours INFO Worker bertha on ") == times
+    assert ('give the logger "onefold" the level INFO' in said) is (times == 0)
+    assert "ours ERROR Job" in said or times
 
 
-@pytest.mark.parametrize("logger", ["", "onefold", "onefold.worker"])
-def test_a_worker_logs_as_the_project_says(tmp_path: Path, logger: str) -> None:
-    said = logged(tmp_path, LOGGING=logging_at("INFO", logger))
-
-    assert said.count("Worker bertha on ") == said.count("ours INFO Worker bertha on ") == 1
-    assert "give the logger" not in said
-
-
-def logging_at(level: str, logger: str = "") -> dict[str, Any]:
+def logging_at(level: str, logger: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -121,18 +123,18 @@ def logging_at(level: str, logger: str = "") -> dict[str, Any]:
     }
 
 
-def test_a_worker_without_tables_says_what_to_do(make_project: MakeProject, store: Store) -> None:
+@pytest.mark.prove
+def test_a_worker_without_tables_or_with_wrong_options_says_so(
+    make_project: MakeProject, store: Store
+) -> None:
     if store.dialect == "sqlite":
         return  # an embedded file migrates itself
-    assert "migrate" in make_project().refused("onefold_worker")
+    project = make_project()
+    assert "migrate" in project.refused("onefold_worker")
+    assert "concurrency" in project.refused("onefold_worker", "--concurrency", "0")
 
 
-def test_a_worker_says_what_is_wrong_with_its_options(make_project: MakeProject) -> None:
-    said = make_project().refused("onefold_worker", "--concurrency", "0")
-
-    assert "concurrency" in said
-
-
+@pytest.mark.prove
 def test_a_project_needs_no_tasks_framework(make_project: MakeProject) -> None:
     """The module `tasks` of Onefold's own app declares no jobs, and imports the framework."""
     project = make_project()

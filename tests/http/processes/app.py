@@ -7,7 +7,6 @@ one: a test that wants to kill a process in the middle of a handler knows when i
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,9 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from onefold import LeaseLost, Onefold
-from onefold.claims import Done, NotDone
-from onefold.web.http import HttpResponse
+from onefold import Onefold
 from onefold.web.starlette import Idempotency, Once
 from tests.fixtures.place import PATIENCE, Place
 from tests.kill.jobs import die
@@ -51,8 +48,6 @@ class Scene(NamedTuple):
     """How long the database is waited for."""
     dies: bool = False
     """The process dies when an answer is about to leave it."""
-    clock: float = 0.0
-    """How many seconds its clock is ahead of everybody's."""
 
 
 class Handlers:
@@ -82,33 +77,6 @@ class Handlers:
         mailed = await once.astep("mail", self._mail, key)
         return _receipt(once, charged=charged, mailed=mailed, resumed=once.resumed)
 
-    async def guarded(self, request: Request, once: Once) -> Response:
-        """A row that must not be written by who has lost the key."""
-        await self._come_to("began", once)
-        try:
-            async with once.atransaction() as transaction:
-                await transaction.execute(self._insert(once))
-                await self._come_to("effected", once)
-        except LeaseLost:
-            self._note("refused", once)
-            raise
-        return _receipt(once)
-
-    async def transacted(self, request: Request, once: Once) -> Response:
-        """The same, as a step whose row and record are one commit."""
-
-        async def pay(connection: Any) -> None:
-            await connection.execute(self._insert(once))
-            await self._come_to("effected", once)
-
-        await self._come_to("began", once)
-        try:
-            await once.atransact("pay", pay)
-        except LeaseLost:
-            self._note("refused", once)
-            raise
-        return _receipt(once)
-
     async def watchful(self, request: Request, once: Once) -> Response:
         """Stops when it is told that the key may be somebody else's."""
         self._note("began", once)
@@ -123,14 +91,6 @@ class Handlers:
         while self._scene.gate and not self._scene.gate.exists():
             threading.Event().wait(LOOK_AGAIN)
         return _receipt(once)
-
-    def verify(self, key: str) -> Done | NotDone:
-        """Looks for the effect where it must be."""
-        if any(line.job_id == key for line in self._scene.ledger.lines("effected")):
-            return Done(
-                HttpResponse(200, (("Content-Type", "application/json"),), b'{"found": true}')
-            )
-        return NotDone()
 
     async def _come_to(self, moment: str, once: Once) -> None:
         self._note(moment, once)
@@ -177,12 +137,8 @@ def build(scene: Scene, onefold: Onefold) -> Starlette:
         route("/joined", handlers.joined, transaction=onefold),
         *[route(f"/{how}", handlers.leased, takeover=how) for how in ("rerun", "refuse")],
         route("/resume", handlers.stepwise, takeover="resume"),
-        route("/verify", handlers.leased, takeover="refuse", verify=handlers.verify),
-        route("/guarded", handlers.guarded, takeover="rerun"),
-        route("/transacted", handlers.transacted, takeover="rerun"),
         route("/watchful", handlers.watchful, takeover="rerun"),
         route("/blocking", handlers.blocking, takeover="rerun"),
-        route("/open", handlers.leased, takeover="rerun", fail_open=True),
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
     idempotency.install(app)
@@ -205,7 +161,6 @@ def doomed(app: Any) -> Any:
 
 def serve(scene: Scene, told: Connection) -> None:
     """The life of a server process: `told` is where to, once it can be called."""
-    _set_clock(scene.clock)
     app = build(scene, scene.place.open(busy_timeout=scene.patience))
     run(doomed(app) if scene.dies else app, told)
 
@@ -216,11 +171,3 @@ def run(app: Any, told: Connection) -> None:
         told.send(listener.getsockname()[1])
         config = uvicorn.Config(app, log_config=None, ws="none", lifespan="on")
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def _set_clock(ahead: float) -> None:
-    """What Python calls the time, in this process alone."""
-    if ahead:
-        seconds, nanoseconds = time.time, time.time_ns
-        time.time = lambda: seconds() + ahead
-        time.time_ns = lambda: nanoseconds() + int(ahead * 1_000_000_000)

@@ -3,17 +3,14 @@
 import http.client
 import json
 import signal
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.fixtures.place import Place
-from tests.fixtures.shards import found
 from tests.http.processes.app import WHO, Scene, serve
 from tests.kill import audit
 from tests.kill.ledger import Ledger
@@ -157,23 +154,6 @@ class Site:
     def open_gate(self) -> None:
         self.gate.touch()
 
-    def freeze(self, server: Server) -> None:
-        """Stop a process; if it has SQLite's only lock just then, a moment later."""
-        server.signal(signal.SIGSTOP)
-        while not self._can_write():
-            server.signal(signal.SIGCONT)
-            server.signal(signal.SIGSTOP)
-
-    def _can_write(self) -> bool:
-        if self.place.on_postgres:
-            return True
-        with closing(self.place.connect(wait=timedelta(seconds=1))) as connection:
-            try:
-                connection.execute(self.place.begin)
-            except sqlite3.OperationalError:
-                return False
-        return True
-
     def lease(self, key: str) -> tuple[int, int]:
         """When a lease ends, and the time now, in microseconds of the database's clock."""
         clock = (
@@ -201,16 +181,6 @@ class Site:
 @pytest.fixture
 def site(place: Place, tmp_path: Path) -> Iterator[Site]:
     """Each database in turn."""
-    made = Site(place, tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def sqlite_site(sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
-    """SQLite alone."""
-    place = Place(sqlite_url)
-    found(place, 1)
     made = Site(place, tmp_path)
     yield made
     made.close()

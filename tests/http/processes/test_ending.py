@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 import httpx
 import pytest
 
+from tests.fixtures.patience import LOCK
 from tests.http.processes.app import Scene, build, run
 from tests.http.processes.site import BODY, Server, Site
 from tests.kill.workers import end_with_the_run, until
@@ -29,9 +30,9 @@ def told_to_end(server: Server) -> None:
     until(is_closed, "for the server to close its door")
 
 
-@pytest.mark.parametrize("path", ["/joined", "/refuse"])
+@pytest.mark.parametrize("path", ["/joined", pytest.param("/refuse", marks=pytest.mark.prove)])
 def test_h155_what_has_begun_comes_to_its_end(site: Site, path: str) -> None:
-    server, call = site.held(path, "k")
+    server, call = site.held(path, "k", lease=LOCK)
 
     told_to_end(server)
     site.open_gate()
@@ -43,9 +44,10 @@ def test_h155_what_has_begun_comes_to_its_end(site: Site, path: str) -> None:
     assert (again.body, again.is_replay) == (told.body, True)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("path", ["/joined", "/refuse"])
 def test_h155_also_what_nobody_waits_for_any_more(site: Site, path: str) -> None:
-    server, call = site.held(path, "k")
+    server, call = site.held(path, "k", lease=LOCK)
 
     call.hang_up()
     told_to_end(server)

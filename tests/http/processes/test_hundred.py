@@ -2,15 +2,16 @@
 
 import pytest
 
+from tests.fixtures.patience import LOCK
 from tests.http.processes.site import Call, Said, Site
 
 SIZE = 100
 SERVERS = 4
 
 
-@pytest.mark.parametrize("path", ["/joined", "/resume"])
+@pytest.mark.parametrize("path", ["/joined", pytest.param("/resume", marks=pytest.mark.prove)])
 def test_h113_of_a_hundred_at_once_one_runs_and_none_fails(site: Site, path: str) -> None:
-    servers = [site.start() for _ in range(SERVERS)]
+    servers = [site.start(lease=LOCK) for _ in range(SERVERS)]
     calls = [Call(servers[n % SERVERS].port, path, "k") for n in range(SIZE)]
 
     for call in calls:
@@ -37,14 +38,15 @@ def check(site: Site, answers: list[Said]) -> Said:
     return first
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("path", ["/joined", "/refuse"])
 def test_h113_while_the_first_is_at_work_the_other_ninety_nine_are_told_so(
     postgres_site: Site, path: str
 ) -> None:
     """H167: joined, too. Its claim is in a transaction that is open, and nobody waits for that."""
     site = postgres_site
-    holder, first = site.held(path, "k")
-    servers = [holder, *(site.start() for _ in range(SERVERS - 1))]
+    holder, first = site.held(path, "k", lease=LOCK)
+    servers = [holder, *(site.start(lease=LOCK) for _ in range(SERVERS - 1))]
     calls = [Call(servers[n % SERVERS].port, path, "k").go() for n in range(SIZE - 1)]
 
     for call in calls:

@@ -1,16 +1,11 @@
 """Server processes that are killed in the middle of a request, and what its retry is told."""
 
-import json
 from datetime import timedelta
 
 import pytest
 
-from onefold.web.http import HttpResponse
-from onefold.web.idempotency.stored_response import Kept, to_stored
-from tests.http.processes.app import WHO
+from tests.fixtures.patience import LOCK
 from tests.http.processes.site import Said, Server, Site
-
-LONG = timedelta(minutes=1)
 
 
 def killed(site: Site, path: str, *, at: str = "began", lease: timedelta | None = None) -> Server:
@@ -30,9 +25,10 @@ def check_replays(server: Server, path: str, first: Said) -> None:
 # --- leased ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_h142_until_its_lease_ends_the_key_of_a_killed_process_is_busy(site: Site) -> None:
     """The client is told a time by the clock that decides it, and never a later one."""
-    server = killed(site, "/rerun", lease=LONG)
+    server = killed(site, "/rerun", lease=LOCK)
 
     ends, before = site.lease("k")
     said = server.post("/rerun", "k")
@@ -53,13 +49,7 @@ def test_h143_then_it_is_run_again_where_the_route_says_so(site: Site) -> None:
     check_replays(server, "/rerun", said)
 
 
-def test_h143_at_least_once_is_what_it_says_where_the_effect_came_first(site: Site) -> None:
-    server = killed(site, "/rerun", at="effected")
-
-    assert server.insist("/rerun", "k").receipt
-    assert site.ledger.count("effected") == 2
-
-
+@pytest.mark.prove
 def test_h144_or_it_is_resumed_without_the_steps_that_are_done(site: Site) -> None:
     server = killed(site, "/resume")
 
@@ -70,6 +60,7 @@ def test_h144_or_it_is_resumed_without_the_steps_that_are_done(site: Site) -> No
     check_replays(server, "/resume", said)
 
 
+@pytest.mark.prove
 def test_h145_or_it_is_unknown_until_somebody_has_found_out(site: Site) -> None:
     server = killed(site, "/refuse", at="effected")
 
@@ -79,68 +70,10 @@ def test_h145_or_it_is_unknown_until_somebody_has_found_out(site: Site) -> None:
     assert site.ledger.count("began") == 1
 
 
-def test_h145_an_operator_says_that_it_was_done_and_what_is_to_be_answered(site: Site) -> None:
-    server = killed(site, "/refuse", at="effected")
-    server.insist("/refuse", "k")
-    headers = (("Content-Type", "application/json"),)
-    answer = json.loads(to_stored(HttpResponse(201, headers, b'{"id": 7}'), Kept()))
-
-    with site.place.open() as onefold:
-        assert onefold.keys.force_settle(WHO, "k", answer, surface="http")
-
-    said = server.post("/refuse", "k")
-    assert (said.status, said.body, said.is_replay) == (201, b'{"id": 7}', True)
-    assert site.ledger.count("began") == 1
-
-
-def test_h145_or_only_that_it_was_done(site: Site) -> None:
-    server = killed(site, "/refuse", at="effected")
-    server.insist("/refuse", "k")
-
-    with site.place.open() as onefold:
-        assert onefold.keys.force_settle(WHO, "k", surface="http")
-
-    assert server.post("/refuse", "k").problem == "response_not_kept"
-    assert site.ledger.count("began") == 1
-
-
-def test_h145_or_that_it_was_not(site: Site) -> None:
-    server = killed(site, "/refuse")
-    server.insist("/refuse", "k")
-
-    with site.place.open() as onefold:
-        assert onefold.keys.force_release(WHO, "k", surface="http")
-
-    said = server.post("/refuse", "k")
-    assert said.receipt
-    assert site.ledger.count("effected") == 1
-    check_replays(server, "/refuse", said)
-
-
-def test_h145_or_the_route_finds_out_by_itself_that_it_was_done(site: Site) -> None:
-    server = killed(site, "/verify", at="effected")
-
-    said = server.insist("/verify", "k")
-
-    assert (said.status, said.body) == (200, b'{"found": true}')
-    check_replays(server, "/verify", said)
-    assert site.ledger.count("began") == 1
-
-
-def test_h145_or_that_it_was_not_and_then_it_is_run(site: Site) -> None:
-    server = killed(site, "/verify")
-
-    said = server.insist("/verify", "k")
-
-    assert said.receipt
-    assert site.ledger.count("effected") == 1
-    check_replays(server, "/verify", said)
-
-
 # --- joined ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", ["began", "effected"])
+@pytest.mark.parametrize("at", ["effected", pytest.param("began", marks=pytest.mark.prove)])
 def test_h136_a_joined_request_of_a_killed_process_leaves_nothing_and_its_retry_runs(
     site: Site, at: str
 ) -> None:
@@ -156,9 +89,10 @@ def test_h136_a_joined_request_of_a_killed_process_leaves_nothing_and_its_retry_
 # --- both -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("path", ["/joined", "/refuse"])
 def test_h161_what_was_committed_and_never_sent_is_replayed(site: Site, path: str) -> None:
-    victim, server = site.start(dies=True), site.start()
+    victim, server = site.start(dies=True, lease=LOCK), site.start()
     call = victim.call(path, "k")
     victim.dies()
     call.breaks()

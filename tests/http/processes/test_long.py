@@ -13,7 +13,7 @@ from tests.kill.workers import until
 LEASE = timedelta(seconds=1.5)
 
 
-@pytest.mark.parametrize("path", ["/refuse", "/blocking"])
+@pytest.mark.parametrize("path", ["/blocking", pytest.param("/refuse", marks=pytest.mark.prove)])
 def test_h148_a_handler_that_takes_longer_than_its_lease_keeps_the_key(
     site: Site, path: str
 ) -> None:

@@ -1,7 +1,5 @@
-"""API keys on each database in turn."""
+"""Places beside the server."""
 
-from tests.fixtures.colours import clock, pytest_pyfunc_call, store
 from tests.fixtures.place import place, postgres_place
-from tests.fixtures.served import dialect
 
-__all__ = ["clock", "dialect", "place", "postgres_place", "pytest_pyfunc_call", "store"]
+__all__ = ["place", "postgres_place"]

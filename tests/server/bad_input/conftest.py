@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.fixtures.colours import Dialect, clock, pytest_pyfunc_call, store
-from tests.fixtures.served import api
-
-__all__ = ["api", "clock", "pytest_pyfunc_call", "store"]
+from tests.fixtures.colours import Dialect
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ async def refused(api: Api, raw: bytes, code: str = "malformed_body", path: str 
     [
         (b'{"payload": {}', "line 1, column 15"),
         (b'{"payload":\n  {"a": tru}}', "line 2, column 9"),
-        (b'{"payload": {},}', "line 1, column 16"),
+        (b'{"payload": {} x}', "line 1, column 16"),
         (b"payload=1", "line 1, column 1"),
         (b"{'payload': 1}", "line 1, column 2"),
         (b'{"payload": 01}', "line 1, column 14"),

@@ -185,15 +185,3 @@ async def test_letters_that_outlive_their_queue_are_still_found(api: Api) -> Non
 
     assert await letters(api) == [letter]
     assert (await api("POST", f"{DEAD}/replay")).json["inserted"] == 1
-
-
-async def test_another_tenant_s_letters_are_out_of_sight(api: Api) -> None:
-    await api.queue()
-    acme = api.onefold.tenant("acme")
-    other = await acme.aenqueue("payments", {}, queue="payments")
-    await api.onefold.deliveries.abury([await api.take()], reason="no use")
-
-    assert await letters(api) == []
-    (await api("POST", f"/v1/jobs/{other.id}/replay")).problem(404, "job_not_found")
-    assert (await api("POST", f"{DEAD}/replay")).json["inserted"] == 0
-    assert (await api("DELETE", DEAD)).json["deleted"] == 0

@@ -5,9 +5,8 @@ import json
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from tests.fixtures.patience import HANG
 from tests.fixtures.served import Api
-
-PATIENCE = 20.0
 
 
 class Told(NamedTuple):
@@ -46,7 +45,7 @@ class Stream:
         trace: TracebackType | None,
     ) -> None:
         self._gone.set()
-        await asyncio.wait_for(self._task, PATIENCE)
+        await asyncio.wait_for(self._task, HANG)
 
     async def _run(self) -> None:
         scope = {
@@ -82,7 +81,7 @@ class Stream:
     async def piece(self) -> str | None:
         """One block of lines; None at the end."""
         while "\n\n" not in self._text:
-            got = await asyncio.wait_for(self._pieces.get(), PATIENCE)
+            got = await asyncio.wait_for(self._pieces.get(), HANG)
             if got is None:
                 return None
             self._text += got.decode()

@@ -63,17 +63,6 @@ async def test_what_a_worker_does_here_is_told(api: Api) -> None:
     assert (ended.data["outcome"], ended.data["attempt"]) == ("completed", 1)
 
 
-async def test_other_tenants_hear_nothing_of_it(api: Api) -> None:
-    await api.queue()
-    async with Stream(api) as stream:
-        await listening(api, stream)
-
-        await api.onefold.tenant("acme").aenqueue("secret", queue="{acme}payments")
-        await api.publish()
-
-        assert (await stream.event()).data["kind"] == "payments"
-
-
 async def test_what_another_process_does_is_counted(
     api: Api, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

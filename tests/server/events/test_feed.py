@@ -53,55 +53,6 @@ async def test_nothing_is_built_while_nobody_listens() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_listener_that_is_too_slow_gets_what_was_kept_and_is_dropped() -> None:
-    hooks = Hooks()
-    feed = Feed(hooks, buffer=3, remembered=3)
-    slow, quick = listening(feed), listening(feed)
-    for number in range(3):
-        hooks.tell(enqueued(number))
-    await taken(quick)
-
-    hooks.tell(enqueued(3))
-
-    assert slow.end == "slow"
-    assert len(await taken(slow)) == 3
-    assert await taken(slow) == []
-    assert quick.end is None
-    assert len(await taken(quick)) == 1
-    assert feed.listeners == 1
-
-
-async def test_whoever_comes_back_in_time_goes_on_where_it_was() -> None:
-    hooks = Hooks()
-    feed = Feed(hooks)
-    first = listening(feed)
-    hooks.tell(enqueued(1))
-    (seen,) = await taken(first)
-    feed.leave("acme", first)
-    hooks.tell(enqueued(2))
-
-    again = listening(feed, after=seen.id)
-    hooks.tell(enqueued(3))
-
-    assert again.missed is None
-    assert [message.data.count(b'"count":') for message in await taken(again)] == [1, 1]
-
-
-async def test_what_is_not_remembered_is_owned_up_to() -> None:
-    hooks = Hooks()
-    feed = Feed(hooks, remembered=2)
-    first = listening(feed)
-    hooks.tell(enqueued(1))
-    (seen,) = await taken(first)
-    for number in range(3):
-        hooks.tell(enqueued(number))
-
-    for unknown in (seen.id, "0123-1", "nonsense", seen.id.replace("-1", "-99"), ""):
-        late = listening(feed, after=unknown)
-        assert late.missed == unknown
-        assert await taken(late) == []
-
-
 async def test_a_place_without_end_is_not_read() -> None:
     hooks = Hooks()
     feed = Feed(hooks)
@@ -141,22 +92,16 @@ async def test_events_of_other_threads_are_told_in_the_loop() -> None:
     assert b'"count":7' in message.data
 
 
-async def test_a_stop_ends_everybody_with_what_they_have() -> None:
+async def test_what_is_not_remembered_is_owned_up_to() -> None:
     hooks = Hooks()
-    feed = Feed(hooks)
-    subscription = listening(feed)
+    feed = Feed(hooks, remembered=2)
+    first = listening(feed)
     hooks.tell(enqueued(1))
+    (seen,) = await taken(first)
+    for number in range(3):
+        hooks.tell(enqueued(number))
 
-    feed.close()
-
-    assert subscription.end == "stopping"
-    assert len(await taken(subscription)) == 1
-    assert (feed.listeners, bool(hooks.listeners)) == (0, False)
-
-
-async def test_as_many_as_it_can_serve() -> None:
-    feed = Feed(Hooks(), most=2)
-    listening(feed)
-    assert not feed.is_full
-    listening(feed, "other")
-    assert feed.is_full
+    for unknown in (seen.id, "0123-1", "nonsense", seen.id.replace("-1", "-99"), ""):
+        late = listening(feed, after=unknown)
+        assert late.missed == unknown
+        assert await taken(late) == []

@@ -166,10 +166,3 @@ async def test_a_mismatch_that_is_to_be_refused_takes_the_whole_batch_back(api: 
 
     assert reply.problem(422, "key_reused")["item"] == 1
     assert [job.id for job in await api.onefold.afind()] == [known["id"]]
-
-
-async def test_an_unknown_queue_is_404(api: Api) -> None:
-    reply = await api("POST", "/v1/queues/nobody/jobs/batch", {"items": [{"payload": 1}]})
-
-    reply.problem(404, "queue_not_found")
-    assert len(await api.onefold.afind()) == 0

@@ -145,18 +145,6 @@ async def test_a_job_that_waits_for_its_ack_says_so(api: Api) -> None:
     assert (again["id"], again["status"], again["state"]) == (job.id, "awaiting_ack", "awaiting")
 
 
-async def test_the_history_has_what_was_answered_before_the_ack(api: Api) -> None:
-    job = await parked(api)
-
-    await said(api, job, "ack", {"result": 7})
-
-    shown = await api.job(job.id)
-    (entry,) = shown["history"]
-    assert (shown["status"], shown["result"]) == ("completed", 7)
-    assert (entry["status"], entry["webhookStatusCode"]) == ("success", 202)
-    assert (shown["pushed"]["duration"], shown["pushed"]["excerpt"]) == (0.25, "later")
-
-
 @pytest.mark.parametrize("reason", ["busy", None])
 async def test_the_history_has_what_was_answered_before_a_defer_after_the_next_push_too(
     api: Api, clock: Clock, reason: str | None

@@ -6,9 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from onefold.model.attempt import AttemptList
 from onefold.model.ids import milliseconds_of
-from onefold.model.wire import decode, iso, iso_of
+from onefold.model.wire import iso, iso_of
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 from tests.fixtures.wire import exact
@@ -110,25 +109,6 @@ async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) 
     assert job["history"][2]["timestamp"] == iso(clock.now)
 
 
-async def test_the_attempts_are_those_of_the_library(api: Api, clock: Clock) -> None:
-    await api.queue()
-    said = await api.publish()
-    engine = api.onefold.deliveries
-    failure = {"type": "PushFailed", "message": "answered 500", "status": 500, "excerpt": "oh no"}
-    await engine.aretry([await api.take()], after=timedelta(0), error=failure)
-    second = await api.take()
-    clock.advance(SECOND)
-    await engine.afinish([second])
-
-    reply = await api("GET", f"/v1/jobs/{said['id']}/attempts")
-
-    attempts = decode(reply.body, AttemptList).items
-    assert list(attempts) == await engine.aattempts(said["id"])
-    failed, finished = attempts
-    assert (failed.number, failed.outcome, failed.error) == (1, "retried", failure)
-    assert (finished.outcome, finished.worker, finished.duration) == ("completed", "worker", SECOND)
-
-
 async def test_a_push_that_finished_its_job_is_not_its_result(api: Api) -> None:
     await api.queue()
     said = await api.publish()
@@ -173,16 +153,6 @@ async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:
     assert job["history"][0]["status"] == "failed"
 
 
-async def test_between_two_attempts_a_job_is_retrying(api: Api) -> None:
-    await api.queue()
-    said = await api.publish()
-    await api.onefold.deliveries.aretry([await api.take()], after=SECOND)
-
-    job = await api.job(said["id"])
-
-    assert (job["status"], job["state"], job["attempts"]) == ("pending", "retrying", 1)
-
-
 @pytest.mark.parametrize("dialect", ["sqlite"])
 @pytest.mark.parametrize("job_id", ["nonsense", NOBODY, "%00", "..", "a" * 5000, quote("é")])
 @pytest.mark.parametrize(
@@ -205,46 +175,50 @@ async def test_what_names_no_job_is_404(api: Api, method: str, after: str, job_i
 async def test_jobs_are_found_by_filter_a_page_at_a_time(api: Api) -> None:
     await api.queue("payments")
     await api.queue("refunds")
+    numbers: dict[str, int] = {}
     for n in range(5):
-        await api.publish({"n": n}, queue="payments", tags=["odd" if n % 2 else "even"])
-    await api.publish({"n": 5}, queue="refunds", kind="refund", uniqueKey="u")
+        said = await api.publish({"n": n}, queue="payments", tags=["odd" if n % 2 else "even"])
+        numbers[said["id"]] = n
+    said = await api.publish({"n": 5}, queue="refunds", kind="refund", uniqueKey="u")
+    # Ids of one millisecond sort by the hashes of their keys.
+    every = [({**numbers, said["id"]: 5})[job_id] for job_id in sorted([*numbers, said["id"]])]
+    odd = [number for number in every if number in {1, 3}]
 
     async def found(query: str) -> list[int]:
         reply = await api("GET", f"/v1/jobs{query}")
         assert reply.status == 200, reply.body
         return [item["payload"]["n"] for item in reply.json["items"]]
 
-    assert await found("") == [0, 1, 2, 3, 4, 5]
-    assert await found("?newestFirst=true&limit=2") == [5, 4]
+    assert await found("") == every
+    assert await found("?newestFirst=true&limit=2") == every[:-3:-1]
     assert await found("?queue=refunds") == [5]
     assert await found("?queue=nobody") == []
     assert await found("?kind=refund") == [5]
     assert await found("?uniqueKey=u") == [5]
-    assert await found("?tag=odd") == [1, 3]
+    assert await found("?tag=odd") == odd
     assert await found("?text=3&tag=odd") == [3]
-    newest = (await api("GET", "/v1/jobs?newestFirst=true&limit=1")).json["items"][0]["id"]
-    assert await found(f"?id={newest}") == await found(f"?id={newest[:8]}&kind=refund") == [5]
-    assert await found("?state=ready") == [0, 1, 2, 3, 4, 5]
+    refund = said["id"]
+    assert await found(f"?id={refund}") == await found(f"?id={refund[:8]}&kind=refund") == [5]
+    assert await found("?state=ready") == every
     assert await found("?state=dead&state=completed") == []
-    assert await found("?createdFrom=2020-01-01T00:00:00Z") == [0, 1, 2, 3, 4, 5]
+    assert await found("?createdFrom=2020-01-01T00:00:00Z") == every
     assert await found("?createdBefore=2020-01-01T00:00:00Z") == []
 
 
 async def test_pages_meet_without_a_gap(api: Api) -> None:
     await api.queue()
-    for n in range(5):
-        await api.publish(n)
-    seen: list[int] = []
+    ids = [(await api.publish(n))["id"] for n in range(5)]
+    seen: list[str] = []
     after = ""
 
     while True:
         page = (await api("GET", f"/v1/jobs?limit=2{after}")).json
-        seen += [item["payload"] for item in page["items"]]
+        seen += [item["id"] for item in page["items"]]
         if page["next"] is None:
             break
         after = f"&after={page['next']}"
 
-    assert seen == [0, 1, 2, 3, 4]
+    assert seen == sorted(ids)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -287,16 +261,6 @@ async def test_a_cancelled_job_will_not_run(api: Api) -> None:
     )
     assert (again.status, again.json["already"]) == (200, True)
     assert (job["status"], job["state"], job["reason"]) == ("dead", "cancelled", "not needed")
-
-
-async def test_a_completed_job_cannot_be_cancelled(api: Api) -> None:
-    await api.queue()
-    said = await api.publish()
-    await api.onefold.deliveries.afinish([await api.take()])
-
-    reply = await api("POST", f"/v1/jobs/{said['id']}/cancel")
-
-    assert reply.problem(409, "wrong_state")["state"] == "completed"
 
 
 async def test_the_answer_to_a_cancel_with_a_key_is_given_again(api: Api) -> None:

@@ -7,8 +7,8 @@ from itertools import count
 import pytest
 
 from tests.fixtures.place import Place
+from tests.fixtures.proof import repetitions
 from tests.fixtures.serving import HOST, Serving
-from tests.fixtures.soak import repetitions
 from tests.server.processes.conftest import Serve
 
 CLIENTS = 8

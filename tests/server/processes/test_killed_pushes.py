@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.fixtures.place import Place
+from tests.fixtures.proof import repetitions
 from tests.fixtures.serving import Serving
-from tests.fixtures.soak import repetitions
 from tests.kill.workers import until
 from tests.server.processes.conftest import Serve
 
@@ -86,6 +86,7 @@ def endpoint() -> Iterator[Endpoint]:
     endpoint.close()
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(3600)
 def test_what_a_killed_server_was_pushing_is_pushed_by_the_next(
     place: Place, serve: Serve, endpoint: Endpoint
@@ -136,6 +137,7 @@ def _one_death(
     return another
 
 
+@pytest.mark.prove
 def test_acks_that_a_killed_server_waited_for_are_waited_for_by_the_next(
     place: Place, serve: Serve, endpoint: Endpoint
 ) -> None:

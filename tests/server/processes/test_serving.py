@@ -45,6 +45,7 @@ def test_the_publish_of_the_readme_is_answered_201_and_then_200_with_the_same_id
     assert "No API keys" in server.said()
 
 
+@pytest.mark.prove
 def test_a_server_that_may_not_migrate_says_who_must(
     postgres_url: str, postgres_schema: str, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_server_that_may_not_migrate_says_who_must(
     assert f"--schema {postgres_schema}`" in server.said()
 
 
+@pytest.mark.prove
 def test_a_server_does_not_start_on_tables_of_a_later_version(
     sqlite_place: Place, tmp_path: Path
 ) -> None:
@@ -79,6 +81,7 @@ def test_the_password_of_the_database_is_not_printed(postgres_place: Place, serv
     assert "hush" not in server.said()
 
 
+@pytest.mark.prove
 def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) -> None:
     server = serve(place, "--no-push")
     (line,) = [one for one in server.said().splitlines() if "onefold apikeys create" in one]
@@ -96,6 +99,7 @@ def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) 
     assert (set(key.scopes), key.id in run.stdout) == ({"admin"}, True)
 
 
+@pytest.mark.prove
 def test_cleartext_http_2_is_spoken_on_the_same_port(sqlite_place: Place, serve: Serve) -> None:
     server = serve(sqlite_place, "--no-push")
     settings = bytes.fromhex("000000040000000000")
@@ -135,6 +139,7 @@ def test_several_processes_share_a_port(sqlite_place: Place, serve: Serve) -> No
     until(both, "only one process answers")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_no_process_outlives_the_first(sqlite_place: Place, serve: Serve, processes: str) -> None:
     server = serve(sqlite_place, "--processes", processes, "--grace", "1s")
@@ -144,6 +149,7 @@ def test_no_process_outlives_the_first(sqlite_place: Place, serve: Serve, proces
     until(lambda: not server.is_open(), "for all of its processes to end")
 
 
+@pytest.mark.prove
 def test_a_port_that_is_taken_is_refused_before_anything_is_done(
     sqlite_place: Place, serve: Serve, tmp_path: Path
 ) -> None:
@@ -159,6 +165,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_done(
     assert first.ask("GET", "/readyz").status == 200
 
 
+@pytest.mark.prove
 def test_of_two_servers_that_start_at_once_one_has_the_port(
     sqlite_place: Place, tmp_path: Path
 ) -> None:
@@ -174,6 +181,7 @@ def test_of_two_servers_that_start_at_once_one_has_the_port(
         until(lambda: any("Onefold serves" in server.said() for server in servers), "a server")
 
 
+@pytest.mark.prove
 def test_the_port_of_a_server_that_has_ended_can_be_had_at_once(
     sqlite_place: Place, serve: Serve
 ) -> None:
@@ -213,6 +221,7 @@ def test_a_public_address_is_refused_while_there_is_no_key(
     assert allowed.status == 200
 
 
+@pytest.mark.prove
 def test_flags_beat_the_environment_and_both_beat_the_file(
     sqlite_place: Place, serve: Serve, tmp_path: Path
 ) -> None:
@@ -283,9 +292,7 @@ def _self_signed(folder: Path) -> tuple[Path, Path]:
 def test_a_client_that_sends_too_slowly_is_not_waited_for(
     sqlite_place: Place, serve: Serve
 ) -> None:
-    server = serve(
-        sqlite_place, "--body-timeout", "200ms", "--header-timeout", "200ms", "--no-push"
-    )
+    server = serve(sqlite_place, "--body-timeout", "1s", "--header-timeout", "1s", "--no-push")
     server.ask("PUT", "/v1/queues/payments", b"{}")
     head = f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -304,22 +311,8 @@ def test_a_client_that_sends_too_slowly_is_not_waited_for(
     assert sqlite_place.rows("select count(*) from {job}") == [(0,)]
 
 
-def test_huge_headers_are_refused_and_nothing_is_stored(sqlite_place: Place, serve: Serve) -> None:
-    server = serve(sqlite_place, "--no-push")
-    server.ask("PUT", "/v1/queues/payments", b"{}")
-
-    try:
-        status = server.ask("POST", JOBS, CHARGE, x_padding="x" * 1_000_000).status
-    except OSError:
-        status = 431  # closed while we were still sending
-
-    assert status in {400, 431}
-    assert server.ask("GET", "/healthz").status == 200
-    assert sqlite_place.rows("select count(*) from {job}") == [(0,)]
-
-
 def test_a_stop_lets_requests_in_flight_come_to_their_end(place: Place, serve: Serve) -> None:
-    server = serve(place, "--body-timeout", "30s")
+    server = serve(place, "--body-timeout", "60s")
     server.ask("PUT", "/v1/queues/payments", b"{}")
     connection = http.client.HTTPConnection(HOST, server.port, timeout=PATIENCE)
     connection.putrequest("POST", JOBS)
@@ -339,6 +332,7 @@ def test_a_stop_lets_requests_in_flight_come_to_their_end(place: Place, serve: S
     assert place.rows("select count(*) from {job}") == [(1,)]
 
 
+@pytest.mark.prove
 def test_a_stop_writes_down_what_was_still_to_be_noted(place: Place, serve: Serve) -> None:
     server = serve(place)
     server.ask("PUT", "/v1/queues/payments", b"{}")
@@ -357,7 +351,7 @@ def test_a_stop_writes_down_what_was_still_to_be_noted(place: Place, serve: Serv
 
 def _is_refused(server: Serving) -> bool:
     try:
-        socket.create_connection((HOST, server.port), timeout=1).close()
+        socket.create_connection((HOST, server.port), timeout=PATIENCE).close()
     except OSError:
         return True
     return False

@@ -96,6 +96,7 @@ def test_a_client_that_reads_gets_every_answer_whole(server: Serving, clients: E
     assert set(bodies.values()) == {expected}
 
 
+@pytest.mark.prove
 def test_a_client_that_reads_late_gets_its_answer(server: Serving, clients: ExitStack) -> None:
     expected = server.ask("GET", PATH).body
     client = connected(clients, server, window=0)
@@ -114,6 +115,7 @@ def test_a_client_that_reads_late_gets_its_answer(server: Serving, clients: Exit
     assert body == expected
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("window", [0, 1, 5000])
 def test_answers_that_are_not_read_wait_outside_and_not_for_ever(
     server: Serving, clients: ExitStack, window: int
@@ -144,6 +146,7 @@ sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("begin imm
 """
 
 
+@pytest.mark.prove
 def test_closing_a_connection_keeps_the_locks_of_sqlite(tmp_path: Path) -> None:
     """A process that closes a copy of a file's descriptor loses its locks on the file."""
     file = tmp_path / "app.db"

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.fixtures.serving import Serving
 
 ROOT = Path(__file__).parents[3]
@@ -20,6 +22,7 @@ def run(*command: object) -> str:
     return done.stdout
 
 
+@pytest.mark.prove
 def test_the_wheel_serves_with_the_extra_server_alone(tmp_path: Path) -> None:
     assert SERVER_ONLY.exists(), "run `make .venv/.dev`: it makes the environment of this test"
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)

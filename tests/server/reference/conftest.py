@@ -7,9 +7,8 @@ import pytest
 
 from onefold import Onefold
 from tests.fixtures.browser import browser, visitor
-from tests.fixtures.colours import pytest_pyfunc_call
 
-__all__ = ["browser", "pytest_pyfunc_call", "visitor"]
+__all__ = ["browser", "visitor"]
 
 
 @pytest.fixture

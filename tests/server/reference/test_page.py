@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from onefold import Onefold
 from onefold.server import ServerSettings, create_app
-from onefold.server.openapi import TAGS
 from tests.forms.serving import serving
 
 PUBLISH = "#operations-publish-publishJob"
@@ -48,25 +48,7 @@ def publish(page: Page, status: str) -> None:
     expect(live).to_contain_text(status)
 
 
-def test_the_page_shows_every_group_in_order(onefold: Onefold, visitor: BrowserContext) -> None:
-    with opened(visitor, server(onefold)) as page:
-        expect(page.locator(".title")).to_contain_text("Onefold API")
-        groups = page.locator(".opblock-tag")
-        expect(groups).to_have_count(len(TAGS))
-        shown = [group.get_attribute("data-tag") for group in groups.all()]
-
-    assert shown == list(TAGS)
-
-
-def test_a_call_that_is_tried_from_the_page_stores_a_job(
-    onefold: Onefold, visitor: BrowserContext
-) -> None:
-    with opened(visitor, server(onefold)) as page:
-        publish(page, "201")
-
-    assert [job.queue for job in onefold.find()] == ["payments"]
-
-
+@pytest.mark.prove
 def test_a_call_of_a_mounted_server_goes_to_that_server(
     onefold: Onefold, visitor: BrowserContext
 ) -> None:
@@ -104,6 +86,7 @@ def test_a_group_opens_and_a_call_opens_by_keyboard(
         expect(control).to_have_attribute("aria-expanded", "true")
 
 
+@pytest.mark.prove
 def test_the_page_follows_the_colours_of_the_system(
     onefold: Onefold, visitor: BrowserContext
 ) -> None:

@@ -144,11 +144,3 @@ async def test_a_server_that_cannot_read_cron_says_what_to_install(
 
     told = (await api("PUT", PATH, BODY)).problem(501, "not_installed")
     assert "pip install 'onefold[cron]'" in told["detail"]
-
-
-async def test_tenants_do_not_see_each_other_s(api: Api) -> None:
-    await api.queue("reports")
-    await api.onefold.tenant("acme").schedules.asave("nightly", "0 2 * * *", kind="report")
-
-    assert (await api("GET", "/v1/schedules")).json["items"] == []
-    (await api("GET", PATH)).problem(404, "schedule_not_found")

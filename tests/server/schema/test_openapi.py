@@ -26,8 +26,8 @@ from onefold.server.problems import KINDS
 from onefold.server.routing import Route
 from onefold.web.webhooks.signing import Signer
 from tests.docs.pages import DOCS
+from tests.fixtures.proof import repetitions
 from tests.fixtures.rows import job_row
-from tests.fixtures.soak import repetitions
 
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
 DOCUMENT = document(ROUTES, version="1")

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 from tests.server.simpleq.sdk import SimpleQ, SimpleQError
 
@@ -50,15 +49,6 @@ async def test_a_publish_and_its_retry_are_the_same_job(api: Api, simpleq: Simpl
     assert first.status == "pending"
 
 
-async def test_without_a_key_every_call_is_a_job(api: Api, simpleq: SimpleQ) -> None:
-    await make_queue(api)
-
-    first = await simpleq.publish("payments", {})
-    other = await simpleq.publish("payments", {}, delay=86_400)
-
-    assert first.id != other.id
-
-
 async def test_the_example_of_the_documentation_answers_201_then_200(api: Api, key: str) -> None:
     await make_queue(api)
     body = (
@@ -97,46 +87,6 @@ async def test_an_ack_completes_and_may_be_repeated(api: Api, simpleq: SimpleQ) 
     assert [entry["status"] for entry in job["history"]] == ["success"]
 
 
-async def test_a_nack_that_is_not_retryable_is_dead_at_once(api: Api, simpleq: SimpleQ) -> None:
-    job_id = await delivered(api, simpleq)
-
-    await simpleq.nack(job_id, retryable=False, reason="x" * 500)
-
-    assert (await simpleq.get_job(job_id))["status"] == "dead"
-
-
-async def test_a_defer_holds_its_queue_by_default(api: Api, simpleq: SimpleQ, clock: Clock) -> None:
-    job_id = await delivered(api, simpleq)
-    await simpleq.publish("payments", {"n": 2})
-
-    await simpleq.defer(job_id, 60, reason="down")
-
-    job = await simpleq.get_job(job_id)
-    assert (job["status"], job["attempts"], job["deferCount"]) == ("pending", 0, 1)
-    assert [entry["status"] for entry in job["history"]] == ["deferred"]
-    assert await take(api) == 0
-    clock.advance(timedelta(seconds=61))
-    assert await take(api) == 1
-
-
-async def test_a_defer_of_the_job_alone(api: Api, simpleq: SimpleQ) -> None:
-    job_id = await delivered(api, simpleq)
-    await simpleq.publish("payments", {"n": 2})
-
-    await simpleq.defer(job_id, 0.5, scope="job")
-
-    assert await take(api) == 1
-
-
-async def test_an_unknown_queue_and_an_unknown_job_are_404(api: Api, simpleq: SimpleQ) -> None:
-    with pytest.raises(SimpleQError, match="no queue 'nobody'") as unknown:
-        await simpleq.publish("nobody", {})
-    with pytest.raises(SimpleQError, match="does not exist") as missing:
-        await simpleq.get_job("0b6b2b0e-0000-7000-8000-000000000000")
-
-    assert (unknown.value.status, missing.value.status) == (404, 404)
-
-
 async def test_a_bad_request_tells_its_fields(api: Api, simpleq: SimpleQ) -> None:
     await make_queue(api)
 
@@ -145,19 +95,6 @@ async def test_a_bad_request_tells_its_fields(api: Api, simpleq: SimpleQ) -> Non
 
     assert caught.value.status == 400
     assert list(caught.value.fields) == ["delay"]
-
-
-async def test_a_wrong_key_is_401_and_a_lesser_one_403(api: Api, simpleq: SimpleQ) -> None:
-    job_id = await delivered(api, simpleq)
-    stranger = SimpleQ(api, "sq_live_nobody")
-    publisher = SimpleQ(api, api.onefold.api_keys.create("acme", scopes=["publish"]).text)
-
-    with pytest.raises(SimpleQError) as unknown:
-        await stranger.get_job(job_id)
-    with pytest.raises(SimpleQError) as lesser:
-        await publisher.ack(job_id)
-
-    assert (unknown.value.status, lesser.value.status) == (401, 403)
 
 
 async def test_too_many_requests_are_told_when_to_come_again(api: Api) -> None:

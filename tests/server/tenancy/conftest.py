@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.fixtures.colours import Clock, Store, clock, pytest_pyfunc_call, store
-from tests.fixtures.served import Api, dialect
+from tests.fixtures.colours import Clock, Store
+from tests.fixtures.served import Api
 from tests.server.tenancy.neighbours import Neighbour, Neighbours
-
-__all__ = ["clock", "dialect", "pytest_pyfunc_call", "store"]
 
 
 @pytest.fixture

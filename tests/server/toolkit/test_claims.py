@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from onefold.claims import Won
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
 
@@ -101,24 +100,6 @@ async def test_who_was_taken_over_has_no_word_any_more(api: Api, clock: Clock) -
     assert (await claim(api)).json["result"] == "late"
 
 
-async def test_a_settle_that_is_sent_again_is_heard_once(api: Api) -> None:
-    held = await won(api)
-
-    first = await say(api, held, "settle", {"result": 1})
-    again = await say(api, held, "settle", {"result": 1})
-
-    assert first.json == again.json == {"settled": True}
-
-
-async def test_a_key_that_is_given_back_is_free(api: Api) -> None:
-    held = await won(api)
-
-    released = await say(api, held, "release")
-
-    assert released.json == {"released": True}
-    assert (await claim(api)).status == 201
-
-
 async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
     held = await won(api, lease=60)
     clock.advance(MINUTE / 2)
@@ -126,14 +107,6 @@ async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
     renewed = await say(api, held, "heartbeat", {"lease": 120})
 
     assert renewed.json == {"leaseUntil": "2020-01-01T00:02:30Z"}
-
-
-async def test_an_outcome_is_forgotten_when_its_time_is_over(api: Api, clock: Clock) -> None:
-    held = await won(api, retention=60)
-    await say(api, held, "settle")
-    clock.advance(MINUTE)
-
-    assert (await claim(api)).status == 201
 
 
 async def test_a_claim_that_is_sent_again_is_won_again(api: Api) -> None:
@@ -259,13 +232,6 @@ async def test_who_was_kept_away_is_noted_with_the_id_of_the_request(api: Api) -
     assert holder.suppressed.recent[0].request_id == "req-7"
 
 
-async def test_a_claim_of_the_same_key_in_process_is_the_holder_over_http(api: Api) -> None:
-    answer = await api.onefold.aclaim("import", "k")
-    assert isinstance(answer, Won)
-
-    (await claim(api)).problem(409, "busy")
-
-
 @pytest.mark.parametrize("surface", ["form", "http", "webhook"])
 async def test_what_others_were_answered_cannot_be_claimed(api: Api, surface: str) -> None:
     """Among it what an administrator's request with a key was told: a secret, for example."""
@@ -280,3 +246,12 @@ async def test_what_others_were_answered_cannot_be_claimed(api: Api, surface: st
     assert rotated.status == 200
     assert told.problem(400, "invalid_input")["field"] == "surface"
     settled.problem(404, "not_found")
+
+
+async def test_a_settle_that_is_sent_again_is_heard_once(api: Api) -> None:
+    held = await won(api)
+
+    first = await say(api, held, "settle", {"result": 1})
+    again = await say(api, held, "settle", {"result": 1})
+
+    assert first.json == again.json == {"settled": True}
