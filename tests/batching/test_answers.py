@@ -26,12 +26,17 @@ async def stored(crowd: Crowd) -> dict[str, Any]:
 
 
 class TestCommits:
-    async def test_enqueues_with_keys_of_every_sort_share_one(self, crowd: Crowd) -> None:
+    @pytest.mark.parametrize("some_unique", [True, False])
+    async def test_enqueues_with_publish_keys_share_one(
+        self, crowd: Crowd, *, some_unique: bool
+    ) -> None:
         commits = Commits(crowd.place, "job")
 
         await crowd.at_once(
             *(
-                enqueue(unique_key=f"u{n}" if n % 2 else None, idempotency_key=f"p{n}")
+                enqueue(
+                    unique_key=f"u{n}" if n % 2 and some_unique else None, idempotency_key=f"p{n}"
+                )
                 for n in range(SIZE)
             )
         )
