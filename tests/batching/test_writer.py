@@ -84,8 +84,6 @@ class TestOne:
         assert len(onefold.find()) == 3
 
     @pytest.mark.usefixtures("restless")
-    # Since Python 3.13, sqlite3 warns of connections that are left open, as here.
-    @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
     def test_an_object_that_is_dropped_leaves_no_thread_behind(self, file: Place) -> None:
         dropped = file.open()
         dropped.enqueue("mail")

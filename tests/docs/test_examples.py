@@ -10,9 +10,9 @@
 """
 
 import doctest
+import gc
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -125,9 +125,8 @@ def test_the_examples_of_a_page_run(
     for example in document.examples():
         example.evaluate()
     # Otherwise a later test would report the warning.
-    for name in document.namespace:
-        if isinstance(left_open := document.namespace[name], sqlite3.Connection):
-            left_open.close()
+    document.namespace.clear()
+    gc.collect()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -87,6 +87,11 @@ _lent: dict[int, _Lent] = {}
 class OwnConnection(sqlite3.Connection):
     """A connection that Onefold has opened: the check of a handler tells it from others."""
 
+    def __del__(self) -> None:
+        """Close it with the Onefold that is dropped: since Python 3.13, sqlite3 would warn."""
+        with suppress(sqlite3.Error):
+            self.close()
+
 
 class SqliteDatabase:
     """One SQLite file. Safe in threads, in event loops, and after a fork (see `forks`)."""
