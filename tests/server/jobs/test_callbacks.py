@@ -54,26 +54,17 @@ async def test_nothing_need_be_sent(api: Api, word: str) -> None:
     assert (reply.status, reply.json["accepted"]) == (200, True)
 
 
-async def test_a_nack_uses_an_attempt_up(api: Api) -> None:
+@pytest.mark.parametrize(("more", "state"), [({}, "retrying"), ({"retryable": False}, "dead")])
+async def test_a_nack_is_told_with_its_reason(api: Api, more: Any, state: str) -> None:
     job = await delivered(api)
 
-    reply = await said(api, job, "nack", {"reason": "card declined"})
+    reply = await said(api, job, "nack", {"reason": "card declined", **more})
 
     assert (reply.json["id"], reply.json["accepted"]) == (job.id, True)
     shown = await api.job(job.id)
-    assert (shown["state"], shown["attempts"]) == ("retrying", 1)
+    assert (shown["state"], shown["attempts"]) == (state, 1)
     assert shown["lastError"] == "card declined"
     assert [(e["status"], e["error"]) for e in shown["history"]] == [("nacked", "card declined")]
-
-
-async def test_a_nack_that_is_not_retryable_buries_the_job(api: Api) -> None:
-    job = await delivered(api)
-
-    await said(api, job, "nack", {"retryable": False, "reason": "no such card"})
-
-    shown = await api.job(job.id)
-    assert (shown["status"], shown["lastError"]) == ("dead", "no such card")
-    assert [entry["status"] for entry in shown["history"]] == ["nacked"]
 
 
 async def test_a_defer_gives_the_attempt_back(api: Api, clock: Clock) -> None:
@@ -89,35 +80,18 @@ async def test_a_defer_gives_the_attempt_back(api: Api, clock: Clock) -> None:
     assert [entry["status"] for entry in shown["history"]] == ["deferred"]
 
 
-@pytest.mark.parametrize("scope", [None, "queue"])
-async def test_a_defer_holds_the_whole_queue_unless_told(
-    api: Api, clock: Clock, scope: str | None
-) -> None:
-    job = await delivered(api)
-    await api.publish({"n": 2})
-    await api.publish({"n": 3})
-
-    await said(api, job, "defer", {"retryAfter": 30} | ({} if scope is None else {"scope": scope}))
-
-    assert await _taken(api) == 0
-    clock.advance(timedelta(seconds=31))
-    assert await _taken(api) == 1  # to try it
-    assert await _taken(api) == 0
-
-
-async def test_a_defer_of_one_job_lets_the_others_through(api: Api) -> None:
+@pytest.mark.parametrize(
+    ("scope", "taken"), [({}, 0), ({"scope": "queue"}, 0), ({"scope": "job"}, 1)]
+)
+async def test_a_defer_holds_the_whole_queue_unless_told(api: Api, scope: Any, taken: int) -> None:
     job = await delivered(api)
     await api.publish({"n": 2})
 
-    await said(api, job, "defer", {"retryAfter": 30, "scope": "job"})
+    await said(api, job, "defer", {"retryAfter": 30, **scope})
 
-    assert await _taken(api) == 1
-
-
-async def _taken(api: Api) -> int:
-    """As workers take: a queue that is held, or was, is taken under its own rules."""
-    taken = await api.onefold.deliveries.atake_limited("payments", worker="w", lease=MINUTE)
-    return len(taken.jobs)
+    # As workers take: a queue that is held is taken under its own rules.
+    found = await api.onefold.deliveries.atake_limited("payments", worker="w", lease=MINUTE)
+    assert len(found.jobs) == taken
 
 
 async def parked(api: Api) -> Job:
@@ -167,19 +141,6 @@ async def test_the_history_has_what_was_answered_before_a_defer_after_the_next_p
     assert first["error"]["duration"] == 0.25
 
 
-async def test_without_an_ack_in_time_the_delivery_has_failed(api: Api, clock: Clock) -> None:
-    job = await parked(api)
-    clock.advance(6 * MINUTE)
-    await api.onefold.deliveries.arescue()
-
-    shown = await api.job(job.id)
-
-    assert (shown["status"], shown["state"], shown["attempts"]) == ("pending", "retrying", 1)
-    (entry,) = shown["history"]
-    assert (entry["status"], entry["webhookStatusCode"]) == ("failed", 202)
-    assert "ack" in entry["error"]
-
-
 async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
     job = await delivered(api)
 
@@ -212,21 +173,6 @@ async def test_a_stale_fence_is_409_and_changes_nothing(
     assert (shown["state"], shown["fence"], shown["attempts"]) == ("running", 2, 2)
 
 
-async def test_a_late_ack_without_a_fence_speaks_for_the_current_delivery(
-    api: Api, clock: Clock
-) -> None:
-    first = await delivered(api)
-    clock.advance(2 * MINUTE)
-    await api.onefold.deliveries.arescue()
-    clock.advance(timedelta(hours=2))
-    await api.take()
-
-    reply = await said(api, first, "ack")
-
-    assert reply.status == 200
-    assert (await api.job(first.id))["status"] == "completed"
-
-
 async def test_the_right_fence_is_accepted_in_either_place_and_in_both(api: Api) -> None:
     job = await delivered(api)
 
@@ -253,18 +199,6 @@ async def test_a_fence_that_is_none_is_refused(api: Api, fence: str) -> None:
     reply = await api.send("POST", f"/v1/jobs/{job.id}/ack", [b""], [header])
 
     assert reply.problem(400, "invalid_input")["field"] == "Onefold-Fence"
-
-
-@pytest.mark.parametrize("word", ["ack", "nack", "defer", "heartbeat"])
-async def test_a_job_that_was_never_delivered_is_409(api: Api, word: str) -> None:
-    await api.queue()
-    published = await api.publish()
-    body = {"retryAfter": 5} if word == "defer" else {}
-
-    reply = await api("POST", f"/v1/jobs/{published['id']}/{word}", body)
-
-    reply.problem(409, "wrong_state")
-    assert (await api.job(published["id"]))["state"] == "ready"
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
@@ -295,16 +229,6 @@ async def test_words_that_cannot_be_understood_are_refused_by_their_place(
 
     assert reply.problem(400, "invalid_input")["field"] == field
     assert (await api.job(job.id))["state"] == "running"
-
-
-async def test_the_answer_to_an_ack_with_a_key_is_given_again(api: Api) -> None:
-    job = await delivered(api)
-
-    first = await said(api, job, "ack", Idempotency_Key="a1")
-    again = await said(api, job, "ack", Idempotency_Key="a1")
-
-    assert again.body == first.body
-    assert again.json["status"] == "accepted"
 
 
 async def test_the_key_of_one_delivery_does_not_speak_for_another(api: Api) -> None:

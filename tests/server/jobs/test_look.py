@@ -139,20 +139,6 @@ async def test_a_result_that_only_looks_like_a_push_is_a_result(api: Api, result
     assert job["history"][0]["webhookStatusCode"] is None
 
 
-async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:
-    await api.queue(maxAttempts=1)
-    said = await api.publish()
-    await api.onefold.deliveries.aretry([await api.take()], error={"type": "E", "message": "boom"})
-
-    job = await api.job(said["id"])
-
-    assert (job["status"], job["state"], job["reason"]) == ("dead", "dead", "failed")
-    assert job["lastError"] == "boom"
-    assert job["error"] == {"type": "E", "message": "boom"}
-    assert job["completedAt"] is None
-    assert job["history"][0]["status"] == "failed"
-
-
 @pytest.mark.parametrize("dialect", ["sqlite"])
 @pytest.mark.parametrize("job_id", ["nonsense", NOBODY, "%00", "..", "a" * 5000, quote("é")])
 @pytest.mark.parametrize(
@@ -164,6 +150,7 @@ async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:
         ("POST", "/cancel"),
         ("POST", "/ack"),
         ("POST", "/nack"),
+        ("POST", "/replay"),
     ],
 )
 async def test_what_names_no_job_is_404(api: Api, method: str, after: str, job_id: str) -> None:
@@ -205,22 +192,6 @@ async def test_jobs_are_found_by_filter_a_page_at_a_time(api: Api) -> None:
     assert await found("?createdBefore=2020-01-01T00:00:00Z") == []
 
 
-async def test_pages_meet_without_a_gap(api: Api) -> None:
-    await api.queue()
-    ids = [(await api.publish(n))["id"] for n in range(5)]
-    seen: list[str] = []
-    after = ""
-
-    while True:
-        page = (await api("GET", f"/v1/jobs?limit=2{after}")).json
-        seen += [item["id"] for item in page["items"]]
-        if page["next"] is None:
-            break
-        after = f"&after={page['next']}"
-
-    assert seen == sorted(ids)
-
-
 @pytest.mark.parametrize("dialect", ["sqlite"])
 @pytest.mark.parametrize(
     ("query", "field"),
@@ -244,45 +215,3 @@ async def test_a_filter_that_cannot_be_is_refused_by_name(api: Api, query: str, 
     reply = await api("GET", f"/v1/jobs?{query}")
 
     assert reply.problem(400, "invalid_input")["field"] == field
-
-
-async def test_a_cancelled_job_will_not_run(api: Api) -> None:
-    await api.queue()
-    said = await api.publish()
-    path = f"/v1/jobs/{said['id']}/cancel"
-
-    first = await api("POST", path, {"reason": "not needed"})
-    again = await api("POST", path)
-    job = await api.job(said["id"])
-
-    assert (first.status, first.json) == (
-        200,
-        {"id": said["id"], "already": False},
-    )
-    assert (again.status, again.json["already"]) == (200, True)
-    assert (job["status"], job["state"], job["reason"]) == ("dead", "cancelled", "not needed")
-
-
-async def test_the_answer_to_a_cancel_with_a_key_is_given_again(api: Api) -> None:
-    await api.queue()
-    said = await api.publish()
-    path = f"/v1/jobs/{said['id']}/cancel"
-
-    first = await api("POST", path, Idempotency_Key="c1")
-    again = await api("POST", path, Idempotency_Key="c1")
-
-    assert again.body == first.body
-    assert (first.json["already"], again.json["already"]) == (False, False)
-
-
-async def test_a_deleted_job_is_gone_and_its_unique_key_free(api: Api) -> None:
-    await api.queue()
-    said = await api.publish(uniqueKey="u")
-
-    deleted = await api("DELETE", f"/v1/jobs/{said['id']}")
-    again = await api("DELETE", f"/v1/jobs/{said['id']}")
-    new = await api.publish(uniqueKey="u")
-
-    assert (deleted.status, deleted.body) == (204, b"")
-    again.problem(404, "job_not_found")
-    assert new["id"] != said["id"]

@@ -3,8 +3,6 @@
 import json
 from datetime import timedelta
 
-import pytest
-
 from onefold import Onefold
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
@@ -107,20 +105,6 @@ async def test_two_spellings_of_the_same_values_are_the_same_request(api: Api) -
     assert again.json["id"] == other.json["id"] == first.json["id"]
     assert (again.json["mismatch"], other.json["mismatch"]) == (False, True)
     assert await stored(api.onefold, first.json["id"]) == b'{"a": 1e5, "b": 0.10}'
-
-
-@pytest.mark.parametrize("payload", [b"1e400", b"[-1e400]", b"[" * 257 + b"]" * 257])
-async def test_what_no_handler_could_read_is_refused(api: Api, payload: bytes) -> None:
-    await api.queue()
-
-    for path, raw in (
-        (JOBS, b'{"payload": %s}'),
-        (f"{JOBS}/batch", b'{"items": [{"payload": %s}]}'),
-    ):
-        told = (await api("POST", path, raw=raw % payload)).problem(400, "invalid_input")
-        assert told["field"].endswith("payload")
-
-    assert not await api.onefold.afind()
 
 
 async def test_white_space_counts_towards_the_size(api: Api) -> None:

@@ -116,44 +116,6 @@ async def test_two_keys_that_differ_are_refused(api: Api) -> None:
     assert await _count(api.onefold) == 0
 
 
-async def test_another_payload_under_a_key_is_told_or_refused(api: Api) -> None:
-    await api.queue()
-    first = await api.publish({"n": 1}, idempotencyKey="k")
-
-    flagged = await api.publish({"n": 2}, idempotencyKey="k")
-    refused = await api(
-        "POST", JOBS, {"payload": {"n": 2}, "idempotencyKey": "k", "onMismatch": "raise"}
-    )
-
-    assert (flagged["id"], flagged["mismatch"]) == (first["id"], True)
-    told = refused.problem(422, "key_reused")
-    assert told["holderId"] == first["id"]
-
-
-async def test_a_unique_key_holds_across_queues_and_answers_with_its_holder(api: Api) -> None:
-    await api.queue("payments")
-    await api.queue("refunds")
-
-    first = await api.publish(queue="payments", uniqueKey="u", kind="pay")
-    held = await api.publish(queue="refunds", uniqueKey="u", kind="pay")
-    refused = await api(
-        "POST", JOBS, {"payload": 1, "uniqueKey": "u", "kind": "pay", "onDuplicate": "raise"}
-    )
-
-    assert (held["id"], held["duplicate"]) == (first["id"], True)
-    assert refused.problem(409, "already_enqueued")["holderId"] == first["id"]
-
-
-async def test_a_replacement_is_told(api: Api) -> None:
-    await api.queue()
-    first = await api.publish({"n": 1}, uniqueKey="u", delay=60)
-
-    again = await api.publish({"n": 2}, uniqueKey="u", delay=60, onDuplicate="replace", maxWait=300)
-
-    assert (again["id"], again["replaced"], again["mismatch"]) == (first["id"], True, False)
-    assert (await api.job(first["id"]))["payload"] == {"n": 2}
-
-
 async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
     await api.queue()
     said = await api.publish(idempotencyKey="k")
@@ -182,19 +144,6 @@ async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
         ("dead", "cancelled"),
         ("completed", None),
     ]
-
-
-async def test_the_request_id_is_kept_with_a_suppressed_duplicate(api: Api) -> None:
-    await api.queue()
-    said = await api.publish(idempotencyKey="k")
-
-    reply = await api(
-        "POST", JOBS, {"payload": {"n": 1}, "idempotencyKey": "k"}, X_Request_Id="req-7"
-    )
-
-    assert reply.headers["x-request-id"] == "req-7"
-    suppressed = await api.onefold.keys.aduplicates(said["id"])
-    assert [one.request_id for one in suppressed.recent] == ["req-7"]
 
 
 async def test_publishes_at_once_make_one_job(api: Api) -> None:

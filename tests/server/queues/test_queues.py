@@ -1,11 +1,9 @@
 """Queues over HTTP: made, changed, looked at, paused, removed."""
 
 import shlex
-from datetime import timedelta
 
 import pytest
 
-from onefold import Limit
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 
@@ -53,65 +51,10 @@ async def test_everything_that_is_said_is_shown(api: Api) -> None:
     assert shown["headerNames"] == ["Authorization"]
 
 
-async def test_a_put_replaces_the_whole_queue_but_its_secret(api: Api) -> None:
-    first = (await api("PUT", "/v1/queues/payments", WHOLE)).json
-    endpoint = {"endpoint": "https://example.com/other"}
-
-    reply = await api("PUT", "/v1/queues/payments", endpoint)
-
-    assert reply.status == 200
-    told = reply.json
-    assert (told["mode"], told["maxAttempts"], told["rateLimit"]) == ("standard", 8, None)
-    assert told["headers"] == {}
-    assert told["signingSecret"] == first["signingSecret"]
-    assert first["signingSecret"].startswith("whsec_")
-
-
-async def test_limits_reach_the_engine(api: Api) -> None:
-    await api.queue(rateLimit="10/s", concurrency=2)
-
-    (found,) = await api.onefold.queues.afind()
-    assert found.name == "payments"
-    assert found.limit == Limit(concurrency=2, rate="10/s")
-
-    await api.queue()
-    (found,) = await api.onefold.queues.afind()
-    assert found.limit is None
-
-
-async def test_pause_and_resume(api: Api) -> None:
-    await api.queue()
-    await api.publish()
-
-    paused = await api("POST", "/v1/queues/payments/pause")
-
-    assert (paused.status, paused.json["paused"]) == (200, True)
-    take = api.onefold.deliveries.atake
-    assert await take(["payments"], limit=1, worker="w", lease=timedelta(seconds=60)) == []
-    assert (await api("PUT", "/v1/queues/payments", {})).json["paused"], "a PUT leaves it"
-    resumed = await api("POST", "/v1/queues/payments/resume")
-    assert (resumed.status, resumed.json["paused"]) == (200, False)
-    assert len(await take(["payments"], limit=1, worker="w", lease=timedelta(seconds=60))) == 1
-
-
 async def test_a_put_can_pause_and_resume(api: Api) -> None:
     assert (await api("PUT", "/v1/queues/payments", {"paused": True})).json["paused"]
     assert (await api("GET", "/v1/queues/payments")).json["paused"]
     assert not (await api("PUT", "/v1/queues/payments", {"paused": False})).json["paused"]
-
-
-async def test_jobs_are_counted(api: Api) -> None:
-    await api.queue()
-    for _ in range(3):
-        await api.publish()
-    await api.publish(delay=60)
-    job = await api.take()
-    await api.onefold.deliveries.abury([job], reason="no")
-    await api.take()
-
-    counts = (await api("GET", "/v1/queues/payments")).json["counts"]
-
-    assert counts == {"ready": 1, "scheduled": 1, "running": 1, "awaiting": 0, "dead": 1}
 
 
 async def test_a_refused_address_names_the_flag_that_allows_it(api: Api) -> None:
@@ -131,29 +74,6 @@ async def test_a_missing_queue_is_made_by_the_command_in_the_message(api: Api) -
         "curl", "-X", "PUT", "http://localhost/v1/queues/eu%2Fit%27s",
         "-H", "Authorization: Bearer $ONEFOLD_API_KEY",
     ]  # fmt: skip
-
-
-async def test_the_list_goes_on_where_it_ended(api: Api) -> None:
-    for name in ("b", "a", "c"):
-        await api.queue(name)
-
-    first = (await api("GET", "/v1/queues?limit=2")).json
-    rest = (await api("GET", f"/v1/queues?limit=2&after={first['next']}")).json
-
-    assert [queue["name"] for queue in first["items"]] == ["a", "b"]
-    assert ([queue["name"] for queue in rest["items"]], rest["next"]) == (["c"], None)
-
-
-async def test_a_queue_with_jobs_is_not_removed_unless_forced(api: Api) -> None:
-    await api.queue()
-    await api.publish()
-
-    told = (await api("DELETE", "/v1/queues/payments")).problem(409, "queue_not_empty")
-    assert "force" in told["detail"]
-    assert (await api("GET", "/v1/queues/payments")).status == 200
-
-    assert (await api("DELETE", "/v1/queues/payments?force=true")).status == 204
-    (await api("GET", "/v1/queues/payments")).problem(404, "queue_not_found")
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
@@ -176,35 +96,18 @@ async def test_what_is_not_there_is_said_not_to_be(api: Api, method: str, path: 
     assert told["queue"] == "nowhere"
 
 
-async def test_names_with_slashes_and_umlauts_are_names(api: Api) -> None:
-    assert (await api("PUT", "/v1/queues/a%2Fb%C3%BC", {})).json["name"] == "a/bü"
-    assert (await api("GET", "/v1/queues/a%2Fb%C3%BC")).json["name"] == "a/bü"
-
-
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("body", "field"),
     [
         ({"endpoint": "ftp://example.com"}, "endpoint"),
-        ({"endpoint": "https://user:word@example.com"}, "endpoint"),
-        ({"endpoint": "http://127.0.0.1:8000/hook"}, "endpoint"),
-        ({"endpoint": "http://[::1]/hook"}, "endpoint"),
-        ({"endpoint": "http://169.254.169.254/latest"}, "endpoint"),
         ({"endpoint": "http://2130706433/"}, "endpoint"),
         ({"endpoint": "http://localhost/hook"}, "endpoint"),
-        ({"mode": "push"}, "mode"),
         ({"maxAttempts": 0}, "maxAttempts"),
-        ({"maxAttempts": 101}, "maxAttempts"),
         ({"backoff": {"type": "fixed", "base": 1, "factor": 2}}, "backoff.factor"),
-        ({"backoff": {"base": 10, "cap": 1}}, "backoff.cap"),
-        ({"backoff": {"factor": 0.5}}, "backoff.factor"),
         ({"backoff": {"base": 1e300}}, "backoff.base"),
         ({"backoff": {"typ": "fixed"}}, "backoff.typ"),
         ({"rateLimit": "fast"}, "rateLimit"),
-        ({"concurrency": 0}, "concurrency"),
-        ({"timeout": 0}, "timeout"),
-        ({"timeout": 1e9}, "timeout"),
-        ({"ackTimeout": -1}, "ackTimeout"),
         ({"ackTimeoutAction": "drop"}, "ackTimeoutAction"),
         ({"retention": {"completed": -1}}, "retention.completed"),
         ({"signingSecret": "short"}, "signingSecret"),
@@ -248,9 +151,3 @@ async def test_a_private_endpoint_where_it_is_allowed(store: Store, clock: Clock
     reply = await api("PUT", "/v1/queues/payments", {"endpoint": "http://127.0.0.1:8000/hook"})
 
     assert reply.status == 201
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
-async def test_a_fixed_backoff(api: Api) -> None:
-    told = (await api("PUT", "/v1/queues/q", {"backoff": {"type": "fixed", "base": 5}})).json
-    assert told["backoff"] == {"type": "fixed", "base": 5}

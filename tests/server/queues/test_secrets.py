@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from onefold.model.queue import SECRETS, QueueSettings, SigningSecret, new_secret
+from onefold.model.queue import SECRETS, QueueSettings, SigningSecret
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -29,12 +29,6 @@ async def test_a_look_at_a_queue_does_not_show_its_secret(api: Api) -> None:
     }
 
 
-async def test_a_secret_that_is_given_is_used(api: Api) -> None:
-    mine = new_secret()
-    reply = await api("PUT", "/v1/queues/q", {**ENDPOINT, "signingSecret": mine})
-    assert reply.json["signingSecret"] == mine
-
-
 async def test_the_old_secret_signs_along_for_a_day(api: Api, clock: Clock) -> None:
     old = (await api("PUT", "/v1/queues/q", ENDPOINT)).json["signingSecret"]
 
@@ -50,16 +44,6 @@ async def test_the_old_secret_signs_along_for_a_day(api: Api, clock: Clock) -> N
     ]
 
 
-async def test_a_rotation_with_a_key_is_done_once(api: Api) -> None:
-    await api("PUT", "/v1/queues/q", ENDPOINT)
-
-    first = await api("POST", "/v1/queues/q/secret", {}, idempotency_key="rotate-1")
-    again = await api("POST", "/v1/queues/q/secret", {}, idempotency_key="rotate-1")
-
-    assert first.body == again.body
-    assert (await api("GET", "/v1/queues/q/secret")).json == first.json
-
-
 async def test_of_two_rotations_at_once_both_secrets_sign(api: Api) -> None:
     await api("PUT", "/v1/queues/q", ENDPOINT)
 
@@ -69,12 +53,6 @@ async def test_of_two_rotations_at_once_both_secrets_sign(api: Api) -> None:
     signing = (await api("GET", "/v1/queues/q/secret")).json["secrets"]
     assert len(told) == 3
     assert told < {each["secret"] for each in signing}
-
-
-async def test_an_overlap_of_nothing_ends_the_old_one_now(api: Api) -> None:
-    await api("PUT", "/v1/queues/q", ENDPOINT)
-    told = (await api("POST", "/v1/queues/q/secret", {"overlap": 0})).json
-    assert len(told["secrets"]) == 1
 
 
 async def test_a_secret_that_is_none_is_refused_by_its_name(api: Api) -> None:
