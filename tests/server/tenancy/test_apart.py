@@ -48,31 +48,19 @@ async def test_lists_show_what_is_ones_own(acme: Neighbour, rival: Neighbour) ->
         assert sorted(shown) == sorted(expected), path
         assert b"acme" not in reply.body, path
     keys = await rival("GET", "/v1/keys")
-    assert {(key["surface"], key["key"]) for key in keys.json["items"]} >= {
-        ("lock", "ledger"),
-        ("once", "k-1"),
-        ("publish", "order-1"),
+    assert {(key["surface"], key["scope"], key["key"]) for key in keys.json["items"]} >= {
+        ("lock", "", "ledger"),
+        ("once", "import", "k-1"),
+        ("publish", "payments", "order-1"),
     }
     assert len(keys.json["items"]) == len({str(key) for key in keys.json["items"]})
     assert b"acme" not in keys.body
+    for path in ("/v1/keys?", "/v1/why?key=order-1&"):
+        publishes = await rival.does("GET", f"{path}surface=publish&scope=payments")
+        (found,) = publishes.get("items") or publishes["holders"]
+        assert found["scope"] == "payments"
     why = await rival.does("GET", "/v1/why?key=user-1")
     assert [holder["job"]["id"] for holder in why["holders"]] == [own.waiting]
-
-
-async def test_keys_of_two_tenants_never_collide(acme: Neighbour, rival: Neighbour) -> None:
-    path, jobs = "/v1/queues/payments/jobs", {}
-    body = {"payload": 1, "idempotencyKey": "order-1", "uniqueKey": "user-1"}
-    for neighbour in (acme, rival):
-        await neighbour.does("PUT", "/v1/queues/payments", {})
-        first, again = await neighbour("POST", path, body), await neighbour("POST", path, body)
-        other = {"payload": 2, "uniqueKey": "user-1", "acrossKinds": True, "uniqueFor": 60}
-        assert (first.status, again.status) == (201, 200)
-        assert first.json["id"] == again.json["id"]
-        assert not first.json["duplicate"]
-        assert (await neighbour("POST", path, {**other, "kind": "mail"})).status == 201
-        jobs[neighbour.tenant] = first.json["id"]
-
-    assert jobs["acme"] != jobs["rival"]
 
 
 async def test_an_idempotency_key_in_the_header_is_its_tenants_own(
@@ -91,24 +79,6 @@ async def test_an_idempotency_key_in_the_header_is_its_tenants_own(
     assert (theirs.status, own.status, again.status) == (201, 201, 201)
     assert theirs.json["id"] != own.json["id"]
     assert again.json == theirs.json
-
-
-async def test_a_pause_a_limit_or_an_end_of_a_queue_is_its_tenants_own(
-    acme: Neighbour, rival: Neighbour
-) -> None:
-    for neighbour in (acme, rival):
-        await neighbour.does("PUT", "/v1/queues/payments", {})
-        await neighbour.publish(1)
-    assert (await rival("DELETE", "/v1/queues/payments?force=true")).status == 204
-    await rival.does("PUT", "/v1/queues/payments", {"rateLimit": "1/d", "paused": True})
-
-    (job,) = await acme.take()
-    queue = await acme.does("GET", "/v1/queues/payments")
-
-    assert job.payload["secret"] == acme.secret
-    assert queue["paused"] is False
-    assert queue["rateLimit"] is None
-    assert (await acme("GET", f"/v1/jobs/{job.id}")).status == 200
 
 
 @pytest.mark.parametrize("tenant", ["", "rival"])

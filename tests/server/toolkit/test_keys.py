@@ -6,9 +6,6 @@ from urllib.parse import quote
 import pytest
 
 from onefold.claims import Replay, Won
-from onefold.model.checks import qualified
-from onefold.server.request_context import RequestContext
-from onefold.server.routes import keys
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.stored_response import from_stored
 from tests.fixtures.served import Api
@@ -75,59 +72,6 @@ async def test_one_surface_is_asked_by_its_path(api: Api) -> None:
     assert none == {"key": "a", "holders": []}
 
 
-async def test_the_queue_of_a_publish_key_has_the_name_that_the_tenant_knows(api: Api) -> None:
-    acme = api.onefold.tenant("acme")
-    queue = qualified("acme", "payments")
-    await acme.aenqueue("mail", queue=queue, idempotency_key="k")
-
-    queries: tuple[Any, ...] = ({"surface": "publish"}, {"surface": "publish", "scope": "payments"})
-    for query in queries:
-        listed = await asked_as_acme(api, keys.list_keys, keys.KeysQuery(**query))
-        told = await asked_as_acme(api, keys.why, keys.WhyQuery(key="k", **query))
-        assert [key.scope for key in listed.keys] == ["payments"]
-        assert [(one.scope, one.job.queue) for one in told.holders] == [("payments", "payments")]
-
-
-async def asked_as_acme(api: Api, endpoint: Any, query: Any) -> Any:
-    """What an endpoint answers to the tenant `acme`."""
-    asking = RequestContext(
-        server=api.app,
-        calls=api.app.tenants["acme"],
-        tenant="acme",
-        principal="key",
-        path={},
-        body=None,
-        query=query,
-        key=None,
-        request_id="req",
-        headers={},
-    )
-    return await endpoint(asking, query)
-
-
-async def test_an_operator_frees_a_key(api: Api) -> None:
-    held = await claim(api, "k")
-
-    freed = await api("POST", "/v1/keys/once/k/release", {"scope": "import"})
-    again = await api("POST", "/v1/keys/once/k/release", {"scope": "import"})
-    nowhere = await api("POST", "/v1/keys/once/k/release")
-
-    assert [reply.json["released"] for reply in (freed, again, nowhere)] == [True, False, False]
-    assert not await api.onefold.keys.arelease(held.claim)
-    assert isinstance(await api.onefold.aclaim("import", "k"), Won)
-
-
-async def test_an_operator_settles_a_key(api: Api) -> None:
-    await claim(api, "k")
-
-    settled = await api("POST", "/v1/keys/once/k/settle", {"scope": "import", "result": 7})
-
-    assert settled.json == {"settled": True}
-    answer = await api.onefold.aclaim("import", "k")
-    assert isinstance(answer, Replay)
-    assert answer.result == 7
-
-
 async def test_a_key_of_http_is_settled_with_an_answer(api: Api) -> None:
     await claim(api, "k", "http", "alice")
     path = "/v1/keys/http/k/settle"
@@ -146,15 +90,6 @@ async def test_a_key_of_http_is_settled_with_an_answer(api: Api) -> None:
     assert misplaced.problem(400, "invalid_input")["field"] == "status"
 
 
-async def test_a_lock_is_freed_as_a_key_of_its_surface(api: Api) -> None:
-    await api("POST", "/v1/locks", {"name": "stock"})
-
-    freed = await api("POST", "/v1/keys/lock/stock/release")
-
-    assert freed.json == {"released": True}
-    assert (await api("POST", "/v1/locks", {"name": "stock"})).status == 201
-
-
 @pytest.mark.parametrize("word", ["release", "settle"])
 async def test_the_key_of_a_job_goes_with_its_job(api: Api, word: str) -> None:
     told = await api("POST", f"/v1/keys/job/k/{word}", {})
@@ -167,6 +102,7 @@ async def test_bad_input_names_its_place(api: Api) -> None:
         ("why", "key"),
         ("why?key=", "key"),
         ("why?key=k&payload=%7B", "payload"),
+        ("why?key=k&payload=" + "[" * 10_000, "payload"),
         ("why?key=k&payload=1&fingerprint=x", "fingerprint"),
         ("why?key=k&surface=a,b", "surface"),
         ("keys?state=lost", "state"),
@@ -200,12 +136,6 @@ async def test_an_answer_that_cannot_be_read_is_not_carried_out_again(api: Api) 
 
     told.problem(409, "outcome_unknown")
     assert (await api("GET", "/v1/queues/q")).json["paused"] is True
-
-
-async def test_a_payload_that_nests_too_deeply_is_refused(api: Api) -> None:
-    told = await api("GET", "/v1/why?key=k&payload=" + "[" * 10_000)
-
-    assert told.problem(400, "invalid_input")["field"] == "payload"
 
 
 @pytest.mark.parametrize("media_type", ["a\r\nX-More: 1", "text/plain\n", "\0", "日本", ""])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold.errors import Busy
-from tests.fixtures.colours import Clock, Store
+from tests.fixtures.colours import Store
 from tests.fixtures.served import Api, Reply
 
 SECONDS = timedelta(seconds=30)
@@ -48,29 +48,6 @@ async def test_a_lock_that_is_given_back_is_free(api: Api, method: str) -> None:
     assert (await held(api))["fence"] > mine["fence"]
 
 
-async def test_a_lock_whose_lease_is_over_is_the_next_ones(api: Api, clock: Clock) -> None:
-    early = await held(api)
-    clock.advance(SECONDS)
-
-    late = await held(api)
-    renewed = await api("POST", f"/v1/locks/{early['id']}/heartbeat")
-    released = await api("POST", f"/v1/locks/{early['id']}/release", {})
-
-    assert late["fence"] > early["fence"]
-    renewed.problem(409, "lease_lost")
-    assert released.json == {"released": False}
-    (await lock(api)).problem(409, "busy")
-
-
-async def test_a_heartbeat_extends_it_under_the_same_fence(api: Api, clock: Clock) -> None:
-    mine = await held(api)
-    clock.advance(SECONDS / 2)
-
-    renewed = await api("POST", f"/v1/locks/{mine['id']}/heartbeat", {"ttl": 60})
-
-    assert renewed.json == {"leaseUntil": "2020-01-01T00:01:15Z"}
-
-
 async def test_who_waits_is_given_it_when_it_is_free(store: Store) -> None:
     api = Api(store.open())
     mine = await held(api)
@@ -80,13 +57,6 @@ async def test_who_waits_is_given_it_when_it_is_free(store: Store) -> None:
     await api("DELETE", f"/v1/locks/{mine['id']}")
 
     assert (await waiting).status == 201
-
-
-async def test_who_has_waited_long_enough_is_told_so(store: Store) -> None:
-    api = Api(store.open())
-    await held(api)
-
-    (await lock(api, wait=0.01)).problem(409, "busy")
 
 
 async def test_a_request_that_is_sent_again_has_the_lock(api: Api) -> None:

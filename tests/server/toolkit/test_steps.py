@@ -91,15 +91,6 @@ async def test_a_finish_that_is_sent_again_is_heard_once(api: Api) -> None:
     other.problem(409, "lease_lost")
 
 
-async def test_a_step_of_another_try_cannot_be_finished(api: Api) -> None:
-    job = await delivered(api)
-    await put(api, job, "begin", attempt=str(uuid4()))
-
-    told = await put(api, job, "finish", attempt=str(uuid4()), result=1)
-
-    told.problem(409, "lease_lost")
-
-
 async def test_a_delivery_that_has_lost_its_job_writes_nothing(api: Api, clock: Clock) -> None:
     old = await delivered(api)
     await put(api, old, "begin")
@@ -248,19 +239,6 @@ async def test_an_unsafe_step_that_vanished_is_unknown_until_it_is_verified(
 
     unknown.problem(409, "outcome_unknown")
     assert (verified.status, verified.json["attempts"]) == (201, 2)
-
-
-async def test_a_step_may_say_itself_that_it_does_not_know(api: Api) -> None:
-    job = await delivered(api)
-    await put(api, job, "begin", unsafe=True)
-
-    said = await put(api, job, "fail", error=FAILURE, unknown=True)
-    begun = await put(api, job, "begin", unsafe=True)
-
-    assert said.json["outcome"] == "unknown"
-    begun.problem(409, "outcome_unknown")
-    assert await api.onefold.deliveries.asettle_step(job.id, "charge", result=7)
-    assert (await put(api, job, "begin", unsafe=True)).json["result"] == 7
 
 
 async def test_one_try_at_a_time_finds_out_what_became_of_it(api: Api) -> None:
