@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from onefold.model.json_text import MAX_DEPTH
-from onefold.model.new_job import PAYLOAD_BYTES
 from tests.fixtures.colours import Store
 from tests.fixtures.served import Api
 
@@ -171,40 +170,25 @@ async def test_a_member_that_is_there_twice_is_found_among_many(api: Api) -> Non
         ({"payload": 1, "paylaod": 1}, "paylaod"),
         ({"payload": 1, "Payload": 1}, "Payload"),
         ({"payload": 1, "unique_key": "u"}, "unique_key"),
-        ({"payload": 1, "delay": "1"}, "delay"),
         ({"payload": 1, "delay": True}, "delay"),
-        ({"payload": 1, "delay": []}, "delay"),
         ({"payload": 1, "delay": -0.001}, "delay"),
         ({"payload": 1, "delay": 1e300}, "delay"),
-        ({"payload": 1, "delay": 1e10}, "delay"),
         ({"payload": 1, "runAt": "tomorrow"}, "runAt"),
         ({"payload": 1, "runAt": "2020-01-01T00:00:00"}, "runAt"),
         ({"payload": 1, "runAt": 5}, "runAt"),
-        ({"payload": 1, "runAt": "2020-02-30T00:00:00Z"}, "runAt"),
         ({"payload": 1, "runAt": "0001-01-01T00:00:00+14:00"}, "runAt"),
-        ({"payload": 1, "priority": 1.5}, "priority"),
-        ({"payload": 1, "priority": 32768}, "priority"),
         ({"payload": 1, "priority": 10**30}, "priority"),
-        ({"payload": 1, "maxAttempts": 0}, "maxAttempts"),
         ({"payload": 1, "maxAttempts": 101}, "maxAttempts"),
         ({"payload": 1, "uniqueWhile": "forever"}, "uniqueWhile"),
-        ({"payload": 1, "uniqueWhile": "active"}, "uniqueWhile"),
         ({"payload": 1, "onDuplicate": "explode"}, "onDuplicate"),
         ({"payload": 1, "onMismatch": "raise", "onDuplicate": "replace"}, "onMismatch"),
         ({"payload": 1, "maxWait": 5}, "maxWait"),
         ({"payload": 1, "kind": ""}, "kind"),
-        ({"payload": 1, "kind": "x" * 201}, "kind"),
-        ({"payload": 1, "kind": "a\nb"}, "kind"),
         ({"payload": 1, "idempotencyKey": ""}, "idempotencyKey"),
-        ({"payload": 1, "idempotencyKey": "x" * 513}, "idempotencyKey"),
         ({"payload": 1, "idempotencyKey": 5}, "idempotencyKey"),
         ({"payload": 1, "uniqueKey": "é" * 257}, "uniqueKey"),
-        ({"payload": 1, "tags": "red"}, "tags"),
-        ({"payload": 1, "tags": ["x"] * 51}, "tags"),
         ({"payload": 1, "tags": [1]}, "tags[0]"),
         ({"payload": 1, "metadata": []}, "metadata"),
-        ({"payload": 1, "metadata": {"x": "y" * 70_000}}, "metadata"),
-        ({"payload": 1, "metadata": {"x": ["\\\0"]}}, "metadata"),
         ({"payload": 1, "metadata": {"\0": 1}}, "metadata"),
         ({"payload": 1, "timeout": 0}, "timeout"),
         ({"payload": 1, "backoff": {"type": "random"}}, "backoff.type"),
@@ -226,15 +210,6 @@ async def test_what_cannot_be_is_named(api: Api, body: Any, field: str) -> None:
 
 
 @both_databases
-async def test_a_payload_that_is_too_large_is_named(api: Api) -> None:
-    await api.queue()
-
-    reply = await api("POST", JOBS, {"payload": "x" * PAYLOAD_BYTES})
-
-    assert reply.problem(400, "invalid_input")["field"] == "payload"
-
-
-@both_databases
 async def test_an_integer_of_very_many_digits_is_stored_or_refused(api: Api) -> None:
     """What nobody can store is a refusal, not a crash; short of that it is kept to the digit."""
     await api.queue()
@@ -245,35 +220,21 @@ async def test_an_integer_of_very_many_digits_is_stored_or_refused(api: Api) -> 
     assert reply.json["code"] in {"malformed_body", "invalid_input"}
 
 
-@both_databases
-@pytest.mark.parametrize("count", [10_001, 50_000])
-async def test_a_batch_of_more_than_ten_thousand_is_refused(api: Api, count: int) -> None:
-    raw = b'{"items": [' + b",".join([b'{"payload":1}'] * count) + b"]}"
-
-    told = await refused(api, raw, "invalid_input", BATCH)
-
-    assert told["field"] == "items"
-    assert "10000" in told["detail"]
-
-
-async def test_a_batch_of_something_else_is_refused(api: Api) -> None:
-    for raw, field in (
-        (b'{"items": {}}', "items"),
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
         (b'{"items": null}', "items"),
         (b"{}", "items"),
         (b'{"items": [], "atOnce": true}', "atOnce"),
-        (b'{"items": [{"payload": 1, "onDuplicate": "keep"}]}', "items[0].onDuplicate"),
-    ):
-        told = await refused(api, raw, "invalid_input", BATCH)
-        assert told["field"] == field
-
-
-async def test_a_member_that_is_there_twice_in_an_item_is_named(api: Api) -> None:
-    raw = b'{"items": [{"payload": 1}, {"payload": 2, "payload": 3}]}'
-
+        (b'{"items": [{"payload": 2, "payload": 3}]}', "payload"),
+        (b'{"items": [' + b",".join([b'{"payload":1}'] * 10_001) + b"]}", "items"),
+    ],
+    ids=["null", "none", "unknown", "twice", "too many"],
+)
+async def test_a_batch_that_cannot_be_is_refused(api: Api, raw: bytes, field: str) -> None:
     told = await refused(api, raw, "invalid_input", BATCH)
 
-    assert told["field"].endswith("payload")
+    assert told["field"].endswith(field)
 
 
 @pytest.mark.parametrize("path", [JOBS, BATCH])
@@ -312,12 +273,10 @@ async def test_no_body_at_all_is_told(api: Api) -> None:
     "media_type",
     [
         "",
-        "text/plain",
         "application/x-www-form-urlencoded",
         "multipart/form-data; boundary=x",
         "application/jsonp",
         "json",
-        "application/msgpack",
     ],
 )
 async def test_another_content_type_is_415(api: Api, media_type: str) -> None:
@@ -339,11 +298,3 @@ async def test_json_by_its_other_names_is_taken(api: Api, media_type: str) -> No
 
     assert reply.status == 201
     await api.onefold.adelete(reply.json["id"])
-
-
-@pytest.mark.parametrize(("attempts", "words"), [(0, "at least 1"), (101, "at most 100")])
-async def test_a_bound_is_named(api: Api, attempts: int, words: str) -> None:
-    told = await refused(
-        api, f'{{"payload": 1, "maxAttempts": {attempts}}}'.encode(), "invalid_input"
-    )
-    assert told["detail"] == f"maxAttempts must be {words}. Nothing was stored."

@@ -19,15 +19,10 @@ ORDER = b'{"payload": 1}'
         ("%ff", "UTF-8"),
         ("%c3%28", "UTF-8"),
         ("%00", "contain"),
-        ("a%0ab", "contain"),
-        ("a%7fb", "contain"),
         ("%7Bacme%7Dpayments", "contain"),
         ("{acme}payments", "contain"),
-        ("a*b", "contain"),
         (".", "URL"),
         ("%2E%2e", "URL"),
-        ("a,b", "contain"),
-        ("x" * 201, "200"),
         ("%F0%9F%98%80" * 201, "200"),
     ],
 )
@@ -123,24 +118,10 @@ async def test_a_query_that_nobody_knows_is_refused(api: Api, query: str) -> Non
     assert len(await api.onefold.afind()) == 0
 
 
-@pytest.mark.parametrize("key", ['""', "", " ", "x" * 256, "a\tb", "\x7f", "é", '"unclosed'])
-async def test_a_header_that_is_no_key_is_refused(api: Api, key: str) -> None:
+@pytest.mark.parametrize("keys", [[""], ["x" * 256], ["é"], ["a", "b"]])
+async def test_a_header_that_is_no_key_is_refused(api: Api, keys: list[str]) -> None:
     await api.queue()
-    headers = [("content-type", "application/json"), ("idempotency-key", key)]
-
-    reply = await api.send("POST", JOBS, [ORDER], headers)
-
-    reply.problem(400, "key_invalid")
-    assert len(await api.onefold.afind()) == 0
-
-
-async def test_two_headers_with_keys_are_refused(api: Api) -> None:
-    await api.queue()
-    headers = [
-        ("content-type", "application/json"),
-        ("idempotency-key", "a"),
-        ("idempotency-key", "b"),
-    ]
+    headers = [("content-type", "application/json"), *(("idempotency-key", key) for key in keys)]
 
     reply = await api.send("POST", JOBS, [ORDER], headers)
 
