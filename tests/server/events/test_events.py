@@ -27,22 +27,6 @@ async def listening(api: Api, stream: Stream) -> None:
     assert stream.headers["cache-control"] == "no-store"
 
 
-async def test_a_publish_is_told(api: Api) -> None:
-    await api.queue()
-    async with Stream(api) as stream:
-        await listening(api, stream)
-
-        await api.publish({"secret": "payload"})
-        await api.publish(uniqueKey="k")
-        await api.publish(uniqueKey="k")
-
-        names = [await stream.event() for _ in range(3)]
-    assert [told.name for told in names] == ["jobs.enqueued", "jobs.enqueued", "jobs.duplicate"]
-    data = names[0].data
-    assert (data["queue"], data["kind"], data["count"]) == ("payments", "payments", 1)
-    assert "secret" not in str(names), "no payload is ever told"
-
-
 async def test_what_a_worker_does_here_is_told(api: Api) -> None:
     await api.queue()
     done = asyncio.Event()
@@ -77,21 +61,6 @@ async def test_what_another_process_does_is_counted(
     assert (told.name, told.data["queue"], told.data["ready"]) == ("queue.counted", "payments", 1)
 
 
-async def test_filters_by_queue_and_by_event(api: Api) -> None:
-    await api.queue()
-    await api.queue("other")
-    async with Stream(api, "queue=other&event=jobs.enqueued") as stream:
-        await listening(api, stream)
-
-        await api.publish()
-        await api.publish(queue="other", uniqueKey="k")
-        await api.publish(queue="other", uniqueKey="k")
-        await api.publish(queue="other")
-
-        first, second = await stream.event(), await stream.event()
-    assert {first.data["queue"], second.data["queue"]} == {"other"}
-
-
 async def test_an_event_that_nobody_knows_is_refused(api: Api) -> None:
     told = (await api("GET", "/v1/events?event=job.vanished")).problem(400, "invalid_input")
     assert told["field"] == "event"
@@ -100,19 +69,6 @@ async def test_an_event_that_nobody_knows_is_refused(api: Api) -> None:
 async def test_a_head_of_what_never_ends_is_refused(api: Api) -> None:
     reply = await api("HEAD", "/v1/events")
     assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
-
-
-async def test_a_listener_goes_on_where_it_was(api: Api) -> None:
-    await api.queue()
-    async with Stream(api) as stream:
-        await listening(api, stream)
-        await api.publish()
-        seen = (await stream.event()).id
-    assert seen is not None
-    await api.publish(kind="missed")
-
-    async with Stream(api, last_event_id=seen) as stream:
-        assert (await stream.event()).data["kind"] == "missed"
 
 
 async def test_who_is_cut_off_before_the_first_event_misses_none(api: Api) -> None:

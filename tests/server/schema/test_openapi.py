@@ -57,11 +57,6 @@ def test_the_reference_lists_every_problem_and_no_other() -> None:
     assert rows == [(kind.code, str(kind.status), kind.title) for kind in KINDS]
 
 
-def test_operations_have_names_of_their_own_and_say_what_they_do() -> None:
-    assert len({route.name for route in ROUTES}) == len(ROUTES)
-    assert not [route.summary for route in ROUTES if route.summary.endswith(".")]
-
-
 def test_every_reference_in_the_document_leads_somewhere() -> None:
     names = set(re.findall(r'"\$ref": ?"#/components/schemas/([^"]+)"', json.dumps(DOCUMENT)))
 
@@ -87,12 +82,9 @@ def operations() -> list[dict[str, Any]]:
     return [operation for methods in found for operation in methods.values()]
 
 
-def test_every_tag_is_declared_and_used_and_every_operation_described() -> None:
-    used = {tag for operation in operations() for tag in operation["tags"]}
-
-    assert {tag["name"] for tag in DOCUMENT["tags"]} == used
+def test_every_tag_is_described() -> None:
     assert all(tag["description"] for tag in DOCUMENT["tags"])
-    assert not [one["operationId"] for one in operations() if not one["description"]]
+    assert len({operation["operationId"] for operation in operations()}) == len(operations())
 
 
 def test_the_document_says_where_the_server_is() -> None:
@@ -166,11 +158,6 @@ def test_the_push_is_described_as_it_is_sent() -> None:
     ours = {name for name in headers if name.lower().startswith(("webhook-", "onefold-", "x-"))}
     assert {one["name"] for one in push["parameters"] if one["in"] == "header"} == ours
     assert set(push["responses"]) == {"2XX", "410", *map(str, OVERLOADED_STATUSES), "default"}
-
-
-def test_what_is_always_true_is_a_constant() -> None:
-    schema = DOCUMENT["components"]["schemas"]["SimpleqEnded"]
-    assert schema["properties"]["accepted"]["const"] is True
 
 
 class Described(NamedTuple):
