@@ -10,7 +10,6 @@ from onefold import Onefold
 from onefold.operations.maintenance import begin_chore
 from onefold.testing.clock import Clock
 from tests.fixtures.colours import Store
-from tests.fixtures.place import Place
 from tests.push.receiver import Received, Receiver, says
 from tests.push.stage import job_of, make_queue, publish, pushing
 from tests.worker.stage import until
@@ -36,18 +35,6 @@ async def test_in_ack_mode_a_job_waits_for_its_ack(onefold: Onefold) -> None:
 
 async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
     return (await job_of(onefold, job_id)).state == "awaiting"
-
-
-def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place) -> None:
-    clock = Clock()
-    with place.open(clock=clock) as onefold:
-        onefold.enqueue("charge", {})
-        (job,) = onefold.deliveries.take(worker="w", lease=timedelta(minutes=1))
-        onefold.deliveries.park(job, ack_timeout=timedelta(minutes=5))
-
-        (beat,) = onefold.deliveries.heartbeat([job], lease=timedelta(minutes=1))
-
-        assert beat.lease_until == clock.now + timedelta(minutes=5)
 
 
 async def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(store: Store) -> None:

@@ -71,18 +71,6 @@ async def test_a_failure_is_tried_again_and_the_history_tells_of_each(onefold: O
     assert errors[0]["excerpt"] == "oh no"
 
 
-async def test_without_attempts_left_it_is_a_dead_letter(onefold: Onefold) -> None:
-    async with Receiver(says(400)) as receiver, pushing(onefold):
-        await make_queue(onefold, receiver)
-        (job_id,) = await publish(onefold, max_attempts=3)
-        await ended(onefold, job_id)
-
-    job = await job_of(onefold, job_id)
-    assert (job.state, len(receiver.received)) == ("dead", 3)
-    assert job.error is not None
-    assert job.error["message"] == "answered 400"
-
-
 async def test_a_hundred_times_too_many_requests_cost_no_attempt(store: Store) -> None:
     clock = Clock()
     manners: list[Manner] = [

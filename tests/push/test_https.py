@@ -26,6 +26,8 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     """One that this process trusts."""
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    # However slow the machine is, an idle connection is kept for the length of a test.
+    monkeypatch.setattr("onefold.push.sender.KEEPALIVE", HANG)
     return authority
 
 
