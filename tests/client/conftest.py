@@ -9,9 +9,10 @@ from typing import Any, Self, TypeAlias
 import pytest
 
 from onefold.client import AsyncClient, AsyncRemoteEvents, Client, RemoteEvent
+from tests.client.running import stage
 from tests.fixtures.place import place, postgres_place
 
-__all__ = ["connect", "place", "postgres_place"]
+__all__ = ["connect", "place", "postgres_place", "stage"]
 
 FAST: dict[str, Any] = {
     "first_pause": timedelta(milliseconds=1),

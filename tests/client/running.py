@@ -1,46 +1,54 @@
-"""ASGI and WSGI applications on a port of their own, in a thread of the test's process."""
+"""Applications on a port of their own, in a thread of the test's process; one is the server."""
 
-import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 from wsgiref.types import WSGIApplication
 
-import uvicorn
+import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from onefold import Job, Onefold
+from onefold.server import ServerSettings, create_app
 from tests.fixtures.place import PATIENCE
+from tests.http.apps_talk import served
+
+LEASE = timedelta(seconds=60)
 
 
 @contextmanager
 def running(app: Any, *, lifespan: bool = True) -> Generator[str]:
     """An ASGI application, by its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(
-            app, log_level="error", lifespan="on" if lifespan else "off", access_log=False
-        )
-        server = Signalling(config)
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        assert server.is_up.wait(PATIENCE.total_seconds())
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE.total_seconds())
+    with served(app, lifespan="on" if lifespan else "off") as (host, port):
+        yield f"http://{host}:{port}"
 
 
-class Signalling(uvicorn.Server):
-    """Says when it is there."""
+class Stage(NamedTuple):
+    """The database of a server that has the queue `email`, and where the server is."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = threading.Event()
+    onefold: Onefold
+    url: str
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.is_up.set()
+    def taken(self, **options: Any) -> Job:
+        """A job that somebody has taken."""
+        self.onefold.enqueue("mail", {"n": 1}, queue="email", **options)
+        return self.taken_again()
+
+    def taken_again(self) -> Job:
+        (job,) = self.onefold.deliveries.take(["email"], worker="w", lease=LEASE)
+        return job
+
+
+@pytest.fixture
+def stage(sqlite_url: str) -> Iterator[Stage]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+        onefold.queues.save("email")
+        app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
+        with running(app) as url:
+            yield Stage(onefold, url)
 
 
 @contextmanager

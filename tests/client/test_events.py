@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import gc
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from onefold import InvalidInput, Onefold
+from onefold import InvalidInput
 from onefold.client import AsyncClient, Client, NotAuthorized, ServerError, Unreachable
 from onefold.client import events as client_events
 from onefold.client.connection import Connection, RetryPolicy
@@ -25,10 +24,8 @@ from onefold.client.events import (
 from onefold.client.requests import ClientResponse
 from onefold.errors import UsageError
 from onefold.runtime import Send
-from onefold.server import create_app
-from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
-from tests.client.running import running
+from tests.client.running import Stage
 from tests.client.scripted import Act, Close, Cut, Scripted, Silence, answer, problem
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
@@ -39,25 +36,6 @@ HEAD = (
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
 END = b"0\r\n\r\n"
-
-
-class Stage(NamedTuple):
-    """A server's database, and where the server is."""
-
-    onefold: Onefold
-    url: str
-
-
-@pytest.fixture
-def stage(sqlite_url: str) -> Iterator[Stage]:
-    with Onefold(sqlite_url) as onefold:
-        onefold.migrate()
-        app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
-        with running(app) as url:
-            with Client(url) as client:
-                client.queues.save("email")
-                client.queues.save("other")
-            yield Stage(onefold, url)
 
 
 def told(*blocks: str) -> bytes:
@@ -76,6 +54,7 @@ def event(number: int) -> str:
 
 def test_what_happens_is_told(stage: Stage, connect: Connect) -> None:
     client = connect(stage.url)
+    client.queues.save("other")
     with client.events(queue="email", event=["jobs.enqueued"]) as events:
         client.enqueue("unheard", queue="other")
         client.enqueue("mail", {"secret": 1}, queue="email", unique_key="u")

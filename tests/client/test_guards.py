@@ -1,67 +1,35 @@
 """`once`, `lock` and `step` over HTTP, each in its own colour."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from onefold import (
     Busy,
-    Defer,
     Done,
     InvalidInput,
     KeyReused,
     LeaseLost,
     NotDone,
-    Onefold,
     OutcomeUnknown,
 )
 from onefold.client import AsyncClient, Client
 from onefold.errors import UsageError
-from onefold.server import create_app
-from onefold.server.app import ServerSettings
-from tests.client.running import running
+from tests.client.running import Stage
 from tests.kill.workers import until
 
-LEASE = timedelta(seconds=60)
 TTL = timedelta(seconds=9)
 """Of locks that are to be renewed by themselves."""
 
 
-class Stage(NamedTuple):
-    """A server's database, and where the server is."""
-
-    onefold: Onefold
-    url: str
-
-    def taken(self) -> Any:
-        with Client(self.url) as client:
-            client.enqueue("mail", {"n": 1}, queue="email")
-        return self.taken_again()
-
-    def lease(self) -> datetime:
-        """The end of the lease of the lock."""
-        (key,) = self.onefold.keys.find(surface="lock")
-        assert key.lease_until is not None
-        return key.lease_until
-
-    def taken_again(self) -> Any:
-        (job,) = self.onefold.deliveries.take(["email"], limit=1, worker="w", lease=LEASE)
-        return job
-
-
-@pytest.fixture
-def stage(sqlite_url: str) -> Iterator[Stage]:
-    with Onefold(sqlite_url) as onefold:
-        onefold.migrate()
-        app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
-        with running(app) as url:
-            with Client(url) as client:
-                client.queues.save("email")
-            yield Stage(onefold, url)
+def lease_of_lock(stage: Stage) -> datetime:
+    """When it ends."""
+    (key,) = stage.onefold.keys.find(surface="lock")
+    assert key.lease_until is not None
+    return key.lease_until
 
 
 def test_once_runs_once_and_gives_the_result_again(stage: Stage) -> None:
@@ -186,8 +154,8 @@ def test_a_lock_is_held_by_one_with_a_growing_fence(stage: Stage) -> None:
 
 def test_a_lock_is_kept_up_for_longer_than_its_time(stage: Stage) -> None:
     with Client(stage.url) as client, client.lock("report", ttl=TTL) as lock:
-        first = stage.lease()
-        until(lambda: stage.lease() > first, "the lock is not renewed")
+        first = lease_of_lock(stage)
+        until(lambda: lease_of_lock(stage) > first, "the lock is not renewed")
         assert lock.is_held
     assert not lock.is_held
 
@@ -206,8 +174,8 @@ def test_a_lock_is_for_tasks_too(stage: Stage) -> None:
             async with client.lock("report", ttl=TTL) as lock:
                 with pytest.raises(Busy):
                     await rival.lock("report").aacquire()
-                first = await asyncio.to_thread(stage.lease)
-                renewed = partial(until, lambda: stage.lease() > first, "it is not renewed")
+                first = await asyncio.to_thread(lease_of_lock, stage)
+                renewed = partial(until, lambda: lease_of_lock(stage) > first, "it is not renewed")
                 await asyncio.to_thread(renewed)
                 await lock.arenew()
                 assert not lock.lost
@@ -337,18 +305,6 @@ def paying(stage: Stage, request: pytest.FixtureRequest) -> Paying:
     return Paying(stage, request.param)
 
 
-def test_an_unsafe_step_whose_answer_is_lost_is_unknown(paying: Paying) -> None:
-    bank = Bank()
-    with pytest.raises(OutcomeUnknown) as raised:
-        paying.pay(bank)
-    assert not raised.value.verifiable
-    for _ in range(2):
-        with pytest.raises(OutcomeUnknown):
-            paying.pay(bank)
-        paying.again()
-    assert bank.calls == 1
-
-
 def test_verify_finds_out_in_the_same_attempt_and_in_later_ones(paying: Paying) -> None:
     bank = Bank(None, OSError("down"), None, Done("receipt"))
     verify = paying.verify(bank)
@@ -402,27 +358,6 @@ def test_while_one_try_finds_out_another_one_is_busy(paying: Paying) -> None:
     with pytest.raises(NotDone):
         paying.pay(second, verify=paying.either(find, afind))
     assert (second.calls, other.calls, other.asked) == (1, 0, [])
-
-
-def test_a_verify_that_answers_something_else_is_refused(paying: Paying) -> None:
-    bank = Bank(7)
-    with pytest.raises(InvalidInput, match="Done, NotDone or None, got 7"):
-        paying.pay(bank, verify=paying.verify(bank))
-    with pytest.raises(OutcomeUnknown):
-        paying.pay(bank)
-
-
-def test_an_outcome_ends_the_delivery_and_the_step_stays_unknown(paying: Paying) -> None:
-    class Later(Defer):
-        def __init__(self) -> None:
-            super().__init__(timedelta(seconds=1))
-
-    bank = Bank(error=Later)
-    with pytest.raises(Later):
-        paying.pay(bank, verify=paying.verify(bank))
-    with pytest.raises(OutcomeUnknown):
-        paying.pay(bank)
-    assert (bank.calls, bank.asked) == (1, [])
 
 
 def test_a_step_whose_failure_cannot_be_told_says_so(stage: Stage) -> None:
