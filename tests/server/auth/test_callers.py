@@ -132,20 +132,6 @@ def test_what_is_open_to_all_asks_for_nothing(place: Place) -> None:
     assert asked(place, shown(WRONG), needs=None, method="GET") == PUBLIC
 
 
-def test_a_key_that_is_used_up_is_told_when_to_come_back(place: Place) -> None:
-    key = made(place, rate="2/h")
-    other = made(place)
-
-    answers = [asked(place, shown(key)) for _ in range(3)]
-
-    assert [isinstance(answer, Caller) for answer in answers] == [True, True, False]
-    problem = answers[-1]
-    assert (problem.status, problem.code) == (429, "rate_limited")
-    assert 1790 <= problem.retry_after <= 1800
-    assert "2/h" in problem.detail
-    assert isinstance(asked(place, shown(other)), Caller)
-
-
 def test_a_refused_scope_is_a_request_too(place: Place) -> None:
     key = made(place, rate="1/h")
 

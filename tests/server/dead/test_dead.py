@@ -5,8 +5,6 @@ from urllib.parse import quote
 
 import pytest
 
-from onefold import Enqueued
-from onefold.model.wire import decode
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -70,18 +68,6 @@ async def test_filters_that_are_none_are_refused_by_name(api: Api, query: str, f
     await api.queue()
     told = (await api("GET", f"{DEAD}?{query}")).problem(400, "invalid_input")
     assert told["field"] == field
-
-
-async def test_one_goes_round_again_under_its_own_id(api: Api) -> None:
-    await api.queue()
-    (letter,) = await bury(api)
-
-    reply = await api("POST", f"/v1/jobs/{letter}/replay")
-
-    assert reply.status == 200
-    assert decode(reply.body, Enqueued) == Enqueued(letter)
-    again = await api("POST", f"/v1/jobs/{letter}/replay")
-    assert decode(again.body, Enqueued) == Enqueued(letter, duplicate=True)
 
 
 async def test_a_completed_job_only_afresh(api: Api) -> None:

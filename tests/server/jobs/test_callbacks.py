@@ -10,7 +10,6 @@ from onefold.model.job import Job
 from onefold.model.wire import iso
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
-from tests.fixtures.wire import exact
 
 MINUTE = timedelta(minutes=1)
 
@@ -139,15 +138,6 @@ async def test_the_history_has_what_was_answered_before_a_defer_after_the_next_p
     first, _ = (await api("GET", f"/v1/jobs/{job.id}/attempts")).json["items"]
     assert (first["error"]["status"], first["error"]["excerpt"]) == (202, "later")
     assert first["error"]["duration"] == 0.25
-
-
-async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
-    job = await delivered(api)
-
-    reply = await said(api, job, "heartbeat", {"lease": 600})
-
-    assert (reply.status, reply.json["accepted"]) == (200, True)
-    assert (await api.job(job.id))["leaseUntil"] == exact(clock.now + timedelta(minutes=10))
 
 
 @pytest.mark.parametrize("word", ["ack", "nack", "defer", "heartbeat"])

@@ -8,8 +8,8 @@ import pytest
 
 from onefold import Onefold, Retention
 from onefold.model.ids import milliseconds_of
-from onefold.model.wire import iso, iso_of
-from tests.fixtures.colours import Clock, Store
+from onefold.model.wire import iso_of
+from tests.fixtures.colours import Store
 from tests.fixtures.patience import HANG
 from tests.fixtures.served import Api
 
@@ -57,31 +57,6 @@ async def test_the_job_has_the_queue_as_its_kind_and_the_settings_of_the_queue(a
     engine = api.onefold.deliveries
     ended = await engine.aretry([await api.take(), await api.take()])
     assert [end.retry_in for end in ended] == [7 * SECOND, SECOND]
-
-
-async def test_what_a_job_says_is_stored_with_it(api: Api, clock: Clock) -> None:
-    await api.queue()
-
-    said = await api.publish(
-        {"a": [1, 2.5, None, "é"]},
-        uniqueKey="u",
-        uniqueWhile="exists",
-        delay=90,
-        priority=-5,
-        groupKey="g",
-        tags=["red"],
-        metadata={"by": "me"},
-        timeout=2.5,
-        expiresAt="2021-01-01T00:00:00Z",
-    )
-
-    job = await api.job(said["id"])
-    assert job["payload"] == {"a": [1, 2.5, None, "é"]}
-    assert (job["uniqueKey"], job["groupKey"], job["priority"]) == ("u", "g", -5)
-    assert (job["tags"], job["metadata"]) == (["red"], {"by": "me"})
-    assert job["scheduledFor"] == iso(clock.now + timedelta(seconds=90))
-    assert job["expiresAt"] == "2021-01-01T00:00:00Z"
-    assert (job["status"], job["state"]) == ("pending", "scheduled")
 
 
 @pytest.mark.parametrize("payload", [None, 0, "text", [], [1], {}, True])

@@ -6,16 +6,12 @@ import socket
 import ssl
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.fixtures.certificates import Authority
 from tests.fixtures.place import Place, make_too_new
 from tests.fixtures.serving import HOST, Serving, free_port, told
 from tests.kill.workers import PATIENCE, until
@@ -97,46 +93,6 @@ def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) 
     with place.open() as onefold:
         (key,) = onefold.api_keys.find()
     assert (set(key.scopes), key.id in run.stdout) == ({"admin"}, True)
-
-
-@pytest.mark.prove
-def test_cleartext_http_2_is_spoken_on_the_same_port(sqlite_place: Place, serve: Serve) -> None:
-    server = serve(sqlite_place, "--no-push")
-    settings = bytes.fromhex("000000040000000000")
-    # GET http /healthz, and the name of the host.
-    block = b"\x82\x86\x04\x08/healthz\x41\x09localhost"
-    asked = len(block).to_bytes(3, "big") + bytes.fromhex("010500000001") + block
-    with socket.create_connection((HOST, server.port), timeout=PATIENCE) as connection:
-        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + asked)
-        frames = _frames(connection, wanted=1)
-
-    # 0x88 is `:status: 200`.
-    assert frames[1][:1] == b"\x88"
-
-
-def _frames(connection: socket.socket, *, wanted: int) -> dict[int, bytes]:
-    """Frames by their type, until the wanted one has come."""
-    found: dict[int, bytes] = {}
-    with connection.makefile("rb") as stream:
-        while wanted not in found:
-            head = stream.read(9)
-            found[head[3]] = stream.read(int.from_bytes(head[:3], "big"))
-    return found
-
-
-def test_several_processes_share_a_port(sqlite_place: Place, serve: Serve) -> None:
-    server = serve(sqlite_place, "--processes", "2", "--no-push")
-    seen: set[str] = set()
-
-    def both() -> bool:
-        """Many at once: while one process is busy, the other takes what comes."""
-        with ThreadPoolExecutor(16) as threads:
-            answers = [threads.submit(server.ask, "GET", "/healthz") for _ in range(64)]
-        ids = [answer.result().headers["x-request-id"] for answer in answers]
-        seen.update(request_id.partition("-")[0] for request_id in ids)
-        return len(seen) == 2
-
-    until(both, "only one process answers")
 
 
 @pytest.mark.prove
@@ -242,12 +198,14 @@ def test_flags_beat_the_environment_and_both_beat_the_file(
 def test_it_serves_https_with_a_certificate(
     sqlite_place: Place, tmp_path: Path, serve: Serve, request: pytest.FixtureRequest
 ) -> None:
-    certificate, key = _self_signed(tmp_path)
-    flags = ("--tls-certificate", str(certificate), "--tls-key", str(key), "--no-push")
+    authority = Authority(tmp_path)
+    authority.server("localhost")
+    (file,) = set(tmp_path.glob("*.pem")) - {authority.file}
+    flags = ("--tls-certificate", str(file), "--tls-key", str(file), "--no-push")
     server = Serving(sqlite_place.url, "--schema", sqlite_place.schema, *flags, folder=tmp_path)
     request.addfinalizer(server.kill)
     server.launch()
-    context = ssl.create_default_context(cafile=str(certificate))
+    context = ssl.create_default_context(cafile=str(authority.file))
 
     def answers() -> bool:
         connection = http.client.HTTPSConnection("localhost", server.port, context=context)
@@ -260,33 +218,6 @@ def test_it_serves_https_with_a_certificate(
             connection.close()
 
     until(answers, "no answer over TLS: " + server.said())
-
-
-def _self_signed(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return paths
 
 
 def test_a_client_that_sends_too_slowly_is_not_waited_for(

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
 
 MINUTE = timedelta(minutes=1)
@@ -42,40 +41,6 @@ async def test_a_key_is_won_and_settled_and_its_result_given_again(api: Api) -> 
     assert settled.json == {"settled": True}
     assert again.status == 200
     assert (again.json["outcome"], again.json["result"]) == ("replay", {"rows": 7})
-
-
-async def test_in_process_and_over_http_it_is_the_same_key(api: Api) -> None:
-    async with api.onefold.once("import", "k") as here:
-        here.result = "done"
-
-    assert (await claim(api)).json["result"] == "done"
-
-
-async def test_a_key_that_is_worked_on_is_busy(api: Api) -> None:
-    await won(api, lease=30)
-
-    told = await claim(api)
-
-    assert told.problem(409, "busy")["outcome"] == "busy"
-    assert told.headers["retry-after"] == "30"
-
-
-async def test_an_attempt_that_vanished_is_unknown_until_somebody_speaks(
-    api: Api, clock: Clock
-) -> None:
-    held = await won(api)
-    clock.advance(MINUTE)
-
-    told = await claim(api)
-    late = await say(api, held, "heartbeat")
-    await say(api, held, "settle", {"result": 1})
-
-    document = told.problem(409, "outcome_unknown")
-    assert (document["outcome"], document["since"]) == ("unknown", "2020-01-01T00:01:00Z")
-    assert "retry-after" not in told.headers
-    late.problem(409, "lease_lost")
-    # Nobody was given it meanwhile, so its own word still counts.
-    assert (await claim(api)).json["result"] == 1
 
 
 async def test_a_claim_that_is_sent_again_is_won_again(api: Api) -> None:
@@ -208,12 +173,3 @@ async def test_a_surface_that_means_something_to_us_is_not_to_be_had(
     assert rotated.status == 200
     assert told.problem(400, "invalid_input")["field"] == "surface"
     settled.problem(404, "not_found")
-
-
-async def test_a_settle_that_is_sent_again_is_heard_once(api: Api) -> None:
-    held = await won(api)
-
-    first = await say(api, held, "settle", {"result": 1})
-    again = await say(api, held, "settle", {"result": 1})
-
-    assert first.json == again.json == {"settled": True}

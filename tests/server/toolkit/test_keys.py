@@ -35,29 +35,6 @@ async def test_keys_are_listed_page_by_page_without_what_is_stored(api: Api) -> 
     assert (found["state"], found["takeover"], found["settledAt"]) == ("held", "refuse", None)
 
 
-async def test_why_tells_every_holder_of_a_key(api: Api) -> None:
-    await api.onefold.aenqueue("mail", {"to": 1}, unique_key="k")
-    await api.onefold.aenqueue("mail", {"to": 2}, unique_key="k", request_id="req-1")
-    await api.onefold.aenqueue("mail", {"to": 1}, idempotency_key="k")
-    await claim(api, "k")
-
-    told = (await api("GET", "/v1/why?key=k&payload=%7B%22to%22:1%7D")).json
-
-    assert told["key"] == "k"
-    by_surface = {holder["surface"]: holder for holder in told["holders"]}
-    assert list(by_surface) == ["job", "once", "publish"]
-    job = by_surface["job"]
-    assert (job["scope"], job["state"], job["uniqueWhile"]) == ("mail", "ready", "active")
-    assert (job["matches"], job["job"]["kind"]) == (True, "mail")
-    assert job["suppressed"]["count"] == 1
-    moment = "2020-01-01T00:00:00Z"
-    assert job["suppressed"]["recent"] == [{"at": moment, "requestId": "req-1"}]
-    publish = by_surface["publish"]
-    assert (publish["scope"], publish["matches"]) == ("default", True)
-    assert publish["until"] == "2020-01-02T00:00:00Z"
-    assert by_surface["once"]["until"] == "2020-01-01T00:01:00Z"
-
-
 async def test_one_surface_is_asked_by_its_path(api: Api) -> None:
     await claim(api, "a/b c")
     await claim(api, "a/b c", scope="other")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from onefold.errors import Busy
 from tests.fixtures.colours import Store
 from tests.fixtures.served import Api, Reply
 
@@ -22,18 +21,6 @@ async def held(api: Api, name: str = "stock", **members: Any) -> Any:
     reply = await lock(api, name, **members)
     assert reply.status == 201, reply.body
     return reply.json
-
-
-async def test_a_lock_has_one_holder(api: Api) -> None:
-    mine = await held(api)
-
-    told = await lock(api)
-
-    assert mine["leaseUntil"] == "2020-01-01T00:00:30Z"
-    told.problem(409, "busy")
-    assert told.headers["retry-after"] == "30"
-    with pytest.raises(Busy):
-        await api.onefold.lock("stock").aacquire()
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])

@@ -53,20 +53,6 @@ async def test_a_step_is_begun_done_and_remembered(api: Api, clock: Clock) -> No
     assert (rerun.status, rerun.json["result"]) == (200, {"receipt": 7})
 
 
-async def test_the_handler_of_a_worker_is_given_the_same(api: Api, clock: Clock) -> None:
-    job = await delivered(api)
-    await put(api, job, "finish", "first", result=1)
-    await put(api, job, "begin", "second")
-    await put(api, job, "finish", "second", result=2)
-
-    steps = await api.onefold.deliveries.asteps(job.id)
-
-    assert [(step.label, step.state, step.result) for step in steps] == [
-        ("first", "finished", 1),
-        ("second", "finished", 2),
-    ]
-
-
 async def test_a_begin_that_is_sent_again_finds_its_own(api: Api) -> None:
     job, attempt = await delivered(api), str(uuid4())
 
@@ -191,20 +177,6 @@ async def test_changed_arguments_are_refused(api: Api) -> None:
     (await put(api, job, "begin", fingerprint="b")).problem(422, "key_reused")
 
 
-async def test_a_step_that_failed_is_tried_again(api: Api) -> None:
-    job = await delivered(api)
-    first = await put(api, job, "begin", fingerprint="a")
-    attempt = first.json["attempt"]
-
-    failed = await put(api, job, "fail", error=FAILURE, attempt=attempt)
-    resent = await put(api, job, "fail", error=FAILURE, attempt=attempt)
-    begun = await put(api, job, "begin", fingerprint="other arguments are fine now")
-
-    assert failed.json == resent.json
-    assert failed.json["outcome"] == "retrying"
-    assert (begun.status, begun.json["attempts"]) == (201, 2)
-
-
 async def test_a_step_that_failed_for_good_is_not(api: Api) -> None:
     job = await delivered(api)
     await put(api, job, "begin")
@@ -226,46 +198,6 @@ async def test_a_step_that_is_done_cannot_fail_any_more(api: Api) -> None:
     await put(api, job, "finish", result=1)
 
     (await put(api, job, "fail", error=FAILURE)).problem(409, "lease_lost")
-
-
-async def test_an_unsafe_step_that_vanished_is_unknown_until_it_is_verified(
-    api: Api, clock: Clock
-) -> None:
-    await put(api, await delivered(api), "begin", unsafe=True)
-    job = await again(api, clock)
-
-    unknown = await put(api, job, "begin", unsafe=True)
-    verified = await put(api, job, "begin", unsafe=True, verified=True)
-
-    unknown.problem(409, "outcome_unknown")
-    assert (verified.status, verified.json["attempts"]) == (201, 2)
-
-
-async def test_one_try_at_a_time_finds_out_what_became_of_it(api: Api) -> None:
-    job = await delivered(api)
-    await put(api, job, "begin", unsafe=True)
-    await put(api, job, "fail", error=FAILURE)
-
-    first = await put(api, job, "begin", unsafe=True, verified=True, attempt=str(uuid4()))
-    second = await put(api, job, "begin", unsafe=True, verified=True, attempt=str(uuid4()))
-
-    assert first.status == 201
-    second.problem(409, "busy")
-
-
-async def test_an_unsafe_step_that_fails_is_unknown_unless_it_says_that_it_was_not_done(
-    api: Api,
-) -> None:
-    job = await delivered(api)
-    await put(api, job, "begin", unsafe=True)
-    given_back = await put(api, job, "fail", error=FAILURE, unknown=False)
-    begun = await put(api, job, "begin", unsafe=True)
-
-    unknown = await put(api, job, "fail", error=FAILURE)
-
-    assert (given_back.json["outcome"], begun.status) == ("retrying", 201)
-    assert unknown.json["outcome"] == "unknown"
-    (await put(api, job, "begin", unsafe=True)).problem(409, "outcome_unknown")
 
 
 async def test_steps_of_one_name_are_told_apart_by_key_or_place(api: Api) -> None:
