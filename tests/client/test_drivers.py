@@ -32,7 +32,6 @@ from tests.client.scripted import Close, Cut, Scripted, Silence, Trickle, answer
 
 JOB = "0199d0a0-0000-7000-8000-000000000001"
 MADE = answer(201, {"id": JOB, "duplicate": False, "state": "ready"})
-KNOWN = answer(200, {"id": JOB, "duplicate": True, "state": "ready"})
 
 each_break = pytest.mark.parametrize(
     "act",

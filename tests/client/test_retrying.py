@@ -91,15 +91,6 @@ def test_what_failed_for_good_is_not_asked_for_again() -> None:
     assert Stepper(RetryPolicy()).given(said(500, "attempt_failed")).tries == 1
 
 
-def test_every_try_is_the_same_request() -> None:
-    stepper = Stepper(RetryPolicy())
-    stepper.given(AWAY, said(503), AWAY, said(201))
-
-    assert {(sent.method, sent.path, sent.body) for sent in stepper.sent} == {
-        ("POST", "/v1/queues/email/jobs", b"{}")
-    }
-
-
 def test_pauses_double_up_to_the_longest() -> None:
     stepper = Stepper(RetryPolicy(tries=9))
     stepper.given(*[AWAY] * 8, said(201))

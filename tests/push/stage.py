@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from onefold import Job, Onefold
+from onefold import Job, Onefold, Queue
 from onefold.model.checks import qualified
 from onefold.model.queue import QueueSettings
 from onefold.model.retry import Fixed
@@ -55,3 +55,20 @@ async def job_of(onefold: Onefold, job_id: str) -> Job:
     job = await onefold.aget(job_id)
     assert job is not None
     return job
+
+
+async def has(onefold: Onefold, job_id: str, **members: object) -> bool:
+    """Whether a job has come to have these members."""
+    job = await job_of(onefold, job_id)
+    return all(getattr(job, name) == wanted for name, wanted in members.items())
+
+
+async def queue_of(onefold: Onefold) -> Queue:
+    """The queue of most tests."""
+    queue = await onefold.queues.aget("hooks")
+    assert queue is not None
+    return queue
+
+
+async def is_held(onefold: Onefold, why: str) -> bool:
+    return (await queue_of(onefold)).held_why == why

@@ -11,7 +11,7 @@ from onefold.operations.maintenance import begin_chore
 from onefold.testing.clock import Clock
 from tests.fixtures.colours import Store
 from tests.push.receiver import Received, Receiver, says
-from tests.push.stage import job_of, make_queue, publish, pushing
+from tests.push.stage import has, is_held, job_of, make_queue, publish, pushing
 from tests.worker.stage import until
 
 DAY = 24 * 60 * 60 * 1_000_000
@@ -21,7 +21,7 @@ async def test_in_ack_mode_a_job_waits_for_its_ack(onefold: Onefold) -> None:
     async with Receiver(says(202, body=b"later")) as receiver, pushing(onefold):
         await make_queue(onefold, receiver, mode="ack")
         (job_id,) = await publish(onefold)
-        await until(lambda: _is_awaiting(onefold, job_id))
+        await until(lambda: has(onefold, job_id, state="awaiting"))
         job = await job_of(onefold, job_id)
         assert job.state == "awaiting"
         assert job.pushed is not None
@@ -31,10 +31,6 @@ async def test_in_ack_mode_a_job_waits_for_its_ack(onefold: Onefold) -> None:
     job = await job_of(onefold, job_id)
     assert (job.state, job.result) == ("completed", {"paid": True})
     assert len(receiver.received) == 1
-
-
-async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
-    return (await job_of(onefold, job_id)).state == "awaiting"
 
 
 async def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(store: Store) -> None:
@@ -48,21 +44,17 @@ async def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(st
         await make_queue(onefold, receiver, mode="ack", ack_timeout=timedelta(seconds=30))
         (job_id,) = await publish(onefold)
         for fence in (1, 2, 3):
-            await until(partial(_is_awaiting, onefold, job_id))
+            await until(partial(has, onefold, job_id, state="awaiting"))
             assert (await job_of(onefold, job_id)).fence == fence
             clock.advance(timedelta(seconds=30))
-            await until(partial(_has_fence, onefold, job_id, fence + 1))
+            await until(partial(has, onefold, job_id, fence=fence + 1))
             courier.changed()
-        await until(partial(_is_awaiting, onefold, job_id))
+        await until(partial(has, onefold, job_id, state="awaiting"))
         await onefold.deliveries.aacknowledge(job_id)
 
     *late, done = await onefold.deliveries.aattempts(job_id)
     assert [(each.error or {})["type"] for each in late] == ["AckTimeout"] * 3
     assert done.outcome == "completed"
-
-
-async def _has_fence(onefold: Onefold, job_id: str, fence: int) -> bool:
-    return (await job_of(onefold, job_id)).fence == fence
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -105,17 +97,17 @@ async def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe
         await make_queue(onefold, receiver, mode="ack")
         (first,) = await publish(onefold)
         if why == "deferred":
-            await until(lambda: _is_awaiting(onefold, first))
+            await until(lambda: has(onefold, first, state="awaiting"))
             after = timedelta(seconds=30)
             await onefold.deliveries.adefer_job(first, after=after, hold_queue=True)
-        await until(lambda: _is_held(onefold, why))
+        await until(lambda: is_held(onefold, why))
         ids = [first, *await publish(onefold, 5)]
         for pushes in (2, 3):
             clock.advance(timedelta(seconds=30))
             courier.changed()
             another.changed()
             probe = await _awaiting(onefold, ids)
-            assert await _is_held(onefold, why)
+            assert await is_held(onefold, why)
             assert len(receiver.received) == pushes
             if pushes == 2:
                 # A probe that was not acknowledged opens nothing, and another one goes.
@@ -123,16 +115,10 @@ async def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe
             else:
                 await onefold.deliveries.aacknowledge(probe)
             ids.remove(probe)
-        assert not await _is_held(onefold, why)
+        assert not await is_held(onefold, why)
         for job_id in ids:
-            await until(partial(_is_awaiting, onefold, job_id))
+            await until(partial(has, onefold, job_id, state="awaiting"))
             await onefold.deliveries.aacknowledge(job_id)
-
-
-async def _is_held(onefold: Onefold, why: str) -> bool:
-    queue = await onefold.queues.aget("hooks")
-    assert queue is not None
-    return queue.held_why == why
 
 
 async def _awaiting(onefold: Onefold, ids: list[str]) -> str:
@@ -140,7 +126,7 @@ async def _awaiting(onefold: Onefold, ids: list[str]) -> str:
     found: list[str] = []
 
     async def has_been_parked() -> bool:
-        found[:] = [job_id for job_id in ids if await _is_awaiting(onefold, job_id)]
+        found[:] = [job_id for job_id in ids if await has(onefold, job_id, state="awaiting")]
         return bool(found)
 
     await until(has_been_parked)
@@ -157,17 +143,13 @@ async def test_an_endpoint_that_was_down_is_open_again_when_it_answers(store: St
     ):
         await make_queue(onefold, receiver, mode="ack")
         (job_id,) = await publish(onefold)
-        await until(lambda: _is_held(onefold, "circuit"))
-        await until(lambda: _has_state(onefold, job_id, "retrying"))
+        await until(lambda: is_held(onefold, "circuit"))
+        await until(lambda: has(onefold, job_id, state="retrying"))
         clock.advance(timedelta(seconds=1))
         courier.changed()
-        await until(lambda: _is_awaiting(onefold, job_id))
-        assert not await _is_held(onefold, "circuit")
+        await until(lambda: has(onefold, job_id, state="awaiting"))
+        assert not await is_held(onefold, "circuit")
         await onefold.deliveries.aacknowledge(job_id)
-
-
-async def _has_state(onefold: Onefold, job_id: str, state: str) -> bool:
-    return (await job_of(onefold, job_id)).state == state
 
 
 @pytest.mark.parametrize("mode", ["ack", "standard"])
@@ -186,9 +168,9 @@ async def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
         await make_queue(onefold, receiver, mode=mode, concurrency=1)
         first, second = await publish(onefold, 2)
         if mode == "ack":
-            await until(lambda: _is_awaiting(onefold, first))
+            await until(lambda: has(onefold, first, state="awaiting"))
             await onefold.deliveries.aacknowledge(first)
-        await until(lambda: _has_state(onefold, second, "completed"))
+        await until(lambda: has(onefold, second, state="completed"))
 
     deliveries = [
         (received.envelope["id"], received.envelope["fence"]) for received in receiver.received

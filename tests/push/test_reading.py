@@ -22,39 +22,32 @@ def answer(status: int, *headers: tuple[str, str]) -> PushResponse:
     return PushResponse(status, headers, "", 0.25)
 
 
-def read(status: int, *headers: tuple[str, str]) -> PushOutcome:
-    return outcome_of(answer(status, *headers), mode="standard", now=NOW)
-
-
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_two_hundred_finishes_or_parks(status: int) -> None:
-    assert read(status) == PushOutcome("finish")
-    assert outcome_of(answer(status), mode="ack", now=NOW) == PushOutcome("await_ack")
+DONE, FAILED = PushOutcome("finish"), PushOutcome("fail", endpoint_failed=False)
+DOWN, GONE = PushOutcome("fail", endpoint_failed=True), PushOutcome("pause")
 
 
 @pytest.mark.parametrize(
-    "status", [100, 101, 199, 300, 301, 302, 304, 308, 400, 401, 404, 408, 422]
+    ("statuses", "outcome", "in_ack_mode"),
+    [
+        ((200, 201, 202, 204, 299), DONE, PushOutcome("await_ack")),
+        ((100, 101, 199, 300, 301, 304, 308, 400, 401, 404, 408, 422), FAILED, FAILED),
+        ((500, 501, 502, 504, 520, 599), DOWN, DOWN),
+        ((410,), GONE, GONE),
+    ],
 )
-def test_what_else_an_endpoint_says_is_a_failure_of_the_job(status: int) -> None:
-    assert read(status) == PushOutcome("fail", endpoint_failed=False)
-    assert outcome_of(answer(status), mode="ack", now=NOW) == PushOutcome(
-        "fail", endpoint_failed=False
-    )
-
-
-@pytest.mark.parametrize("status", [500, 501, 502, 504, 520, 599])
-def test_a_server_error_is_one_of_the_endpoint(status: int) -> None:
-    assert read(status, ("Retry-After", "5")) == PushOutcome("fail", endpoint_failed=True)
+def test_a_status_says_what_becomes_of_the_job(
+    statuses: tuple[int, ...], outcome: PushOutcome, in_ack_mode: PushOutcome
+) -> None:
+    for status in statuses:
+        exchange = answer(status, ("Retry-After", "5"))
+        assert outcome_of(exchange, mode="standard", now=NOW) == outcome, status
+        assert outcome_of(exchange, mode="ack", now=NOW) == in_ack_mode, status
 
 
 def test_no_answer_is_a_failure_of_the_endpoint() -> None:
     exchange = NoResponse("no answer within 15 s", 15.0)
 
-    assert outcome_of(exchange, mode="ack", now=NOW) == PushOutcome("fail", endpoint_failed=True)
-
-
-def test_gone_is_gone() -> None:
-    assert read(410, ("Retry-After", "5")) == PushOutcome("pause")
+    assert outcome_of(exchange, mode="ack", now=NOW) == DOWN
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -92,7 +85,9 @@ def test_gone_is_gone() -> None:
 def test_pressure_is_deferred_for_as_long_as_it_says(
     status: int, headers: tuple[tuple[str, str], ...], after: timedelta
 ) -> None:
-    assert read(status, *headers) == PushOutcome("defer", after)
+    exchange = answer(status, *headers)
+
+    assert outcome_of(exchange, mode="standard", now=NOW) == PushOutcome("defer", after)
 
 
 @pytest.mark.parametrize(

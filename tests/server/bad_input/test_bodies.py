@@ -36,9 +36,6 @@ async def refused(api: Api, raw: bytes, code: str = "malformed_body", path: str 
         (b'{"payload":\n  {"a": tru}}', "line 2, column 9"),
         (b'{"payload": {} x}', "line 1, column 16"),
         (b"payload=1", "line 1, column 1"),
-        (b"{'payload': 1}", "line 1, column 2"),
-        (b'{"payload": 01}', "line 1, column 14"),
-        (b'{"payload": 1} x', "line 1, column 16"),
         (b'{"payload": "a\nb"}', "line 1, column 15"),
         (b'{"payload": "a\\x"}', "line 1, column"),
         (b" ", "line 1, column 2"),
@@ -126,11 +123,6 @@ async def test_what_nests_too_deeply_is_refused(api: Api, depth: int) -> None:
         reply = await api("POST", JOBS, raw=raw.encode())
         assert reply.status == 400, reply.body
         assert "nest" in reply.json["detail"]
-
-
-async def test_brackets_that_are_never_closed_are_refused(api: Api) -> None:
-    for raw in (b"[" * 10_000, b'{"payload":' * 10_000, b'{"payload": ' + b"[" * 10_000):
-        await refused(api, raw)
 
 
 @pytest.mark.parametrize(

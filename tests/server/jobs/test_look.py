@@ -16,51 +16,26 @@ SECOND = timedelta(seconds=1)
 NOBODY = "0196a000-0000-7000-8000-000000000000"
 
 
-async def test_a_new_job_is_shown_whole(api: Api, clock: Clock) -> None:
+async def test_a_new_job_is_shown_in_simpleqs_words_too(api: Api) -> None:
     await api.queue()
     said = await api.publish({"orderId": "9482"}, idempotencyKey="order:9482")
 
-    assert await api.job(said["id"]) == {
+    told = await api.job(said["id"])
+
+    expected = {
         "id": said["id"],
-        "tenant": "",
-        "queue": "payments",
         "status": "pending",
-        "attempt": 0,
         "attempts": 0,
-        "maxAttempts": 8,
-        "deferCount": 0,
         "idempotencyKey": "order:9482",
         "payload": {"orderId": "9482"},
-        "scheduledFor": iso(clock.now),
+        "scheduledFor": "2020-01-01T00:00:00.000Z",
         "lastError": None,
         "createdAt": iso_of(milliseconds_of(said["id"])),
         "completedAt": None,
-        "state": "ready",
-        "kind": "payments",
-        "priority": 0,
-        "fence": 0,
-        "uniqueKey": None,
-        "groupKey": None,
-        "tags": [],
-        "metadata": {},
-        "trace": None,
-        "timeout": None,
-        "backoff": None,
-        "retention": None,
-        "storeResult": None,
-        "generation": 0,
-        "worker": None,
-        "runAt": exact(clock.now),
-        "tick": None,
-        "pushed": None,
-        "reason": None,
-        "error": None,
-        "takenAt": None,
-        "leaseUntil": None,
-        "endedAt": None,
-        "expiresAt": None,
+        "runAt": "2020-01-01T00:00:00Z",
         "history": [],
     }
+    assert {name: told[name] for name in expected} == expected
 
 
 async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) -> None:
@@ -89,22 +64,12 @@ async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) 
     assert job["result"] == {"receipt": 7}
     assert job["leaseUntil"] is None
     assert [
-        {name: entry[name] for name in ("attempt", "status", "error", "webhookStatusCode")}
+        (entry["attempt"], entry["status"], entry["error"], entry["webhookStatusCode"])
         for entry in job["history"]
     ] == [
-        {
-            "attempt": 1,
-            "status": "failed",
-            "error": "answered 500",
-            "webhookStatusCode": 500,
-        },
-        {
-            "attempt": 2,
-            "status": "deferred",
-            "error": None,
-            "webhookStatusCode": None,
-        },
-        {"attempt": 2, "status": "success", "error": None, "webhookStatusCode": None},
+        (1, "failed", "answered 500", 500),
+        (2, "deferred", None, None),
+        (2, "success", None, None),
     ]
     assert job["history"][2]["timestamp"] == iso(clock.now)
 

@@ -14,23 +14,6 @@ from tests.server.tenancy.neighbours import Neighbour, Neighbours, never
 from tests.server.tenancy.test_walk import asks
 
 
-async def test_the_same_names_are_two_of_everything(acme: Neighbour, rival: Neighbour) -> None:
-    theirs, own = await acme.furnish(), await rival.furnish()
-
-    assert theirs._replace(**_ids(own)) == own
-    for thing in _ids(own):
-        assert getattr(theirs, thing) != getattr(own, thing), thing
-    for neighbour, things in ((acme, theirs), (rival, own)):
-        job = await neighbour.does("GET", f"/v1/jobs/{things.waiting}")
-        assert job["payload"]["secret"] == neighbour.secret
-        assert (job["queue"], job["kind"]) == ("payments", "payments")
-
-
-def _ids(things: Any) -> dict[str, Any]:
-    ids = ("waiting", "running", "dead", "claim", "lock")
-    return {name: getattr(things, name) for name in ids}
-
-
 async def test_lists_show_what_is_ones_own(acme: Neighbour, rival: Neighbour) -> None:
     await acme.furnish()
     own = await rival.furnish()

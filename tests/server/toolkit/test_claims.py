@@ -1,15 +1,12 @@
 """`/v1/claims`: the five answers, and every word under its fence."""
 
 import base64
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.fixtures.served import Api, Reply
-
-MINUTE = timedelta(minutes=1)
 
 
 async def claim(api: Api, key: str = "k", **members: Any) -> Reply:

@@ -1,15 +1,12 @@
 """`/v1/locks`: a lease on a name, and a fence that grows."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.fixtures.colours import Store
 from tests.fixtures.served import Api, Reply
-
-SECONDS = timedelta(seconds=30)
 
 
 async def lock(api: Api, name: str = "stock", **members: Any) -> Reply:
