@@ -108,6 +108,7 @@ def test_options_reach_the_job(stage: Stage, client: Any) -> None:
     assert other.id == made.id
     assert (job.timeout, job.metadata) == (timedelta(seconds=7), {"by": "me"})
     assert abs(job.run_at - later) < timedelta(milliseconds=1)
+    assert job.expires_at == later + timedelta(hours=1)
 
 
 def test_many_are_stored_and_found_page_by_page(client: Any) -> None:
@@ -211,6 +212,7 @@ def test_schedules_are_made_paused_and_removed(client: Any) -> None:
         max_attempts=2,
         unique_key="u",
         unique_while="queued",
+        unique_for=LEASE,
         group_key="g",
         tags=["a"],
         metadata={"by": "me"},
@@ -222,6 +224,7 @@ def test_schedules_are_made_paused_and_removed(client: Any) -> None:
     assert (made.catch_up_most, made.delay) == (7, timedelta(seconds=90))
     assert (made.priority, made.max_attempts) == (-3, 2)
     assert (made.unique_key, made.unique_while, made.group_key) == ("u", "queued", "g")
+    assert made.unique_for == LEASE
     assert (made.tags, made.metadata, made.paused) == (("a",), {"by": "me"}, False)
     assert made.next_tick is not None
     assert "region" not in repr(made)
@@ -276,6 +279,7 @@ def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(
 
     beat = client.deliveries.heartbeat_job(job.id, fence=job.fence, lease=timedelta(seconds=90))
     assert (beat.status, beat.state) == ("accepted", "running")
+    assert client.get(job.id).lease_until > job.lease_until
     with pytest.raises(LeaseLost):
         client.deliveries.acknowledge(job.id, fence=job.fence + 1)
     ended = client.deliveries.acknowledge(job.id, fence=job.fence, result={"sent": 1})
@@ -317,6 +321,7 @@ def test_a_key_is_claimed_settled_renewed_and_released(client: Any) -> None:
     assert isinstance(replay, Replay)
     assert replay.result == {"n": 1}
     other = client.claim("import", "other", takeover="rerun", retention=timedelta(hours=1))
+    assert other.claim.guarantee == "at least once"
     assert client.keys.release(other.claim) is True
     assert client.keys.release(other.claim) is False
     assert client.keys.renew(other.claim) is None

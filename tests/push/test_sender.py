@@ -5,13 +5,13 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.push.response_policy import NoResponse, PushExchange, PushResponse
-from onefold.push.sender import PushSender
+from onefold.push.sender import Lookup, PushSender
 from tests.fixtures.patience import HANG
 from tests.push.receiver import Manner, Received, Receiver, goes_on, hangs, resets, says, sends
 
@@ -29,10 +29,15 @@ def _kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def sending(
-    url: str, policy: AddressPolicy = LOOPBACK, *, within: float = HANG, **options: Any
+    url: str,
+    policy: AddressPolicy = LOOPBACK,
+    *,
+    within: float = HANG,
+    connections: int = 10,
+    lookup: Lookup | None = None,
 ) -> AsyncGenerator[Post]:
     """Posts to an endpoint."""
-    sender = PushSender(policy, **{"connections": 10, **options})
+    sender = PushSender(policy, connections=connections, lookup=lookup)
     place = endpoint(url)
 
     async def send(body: bytes = b"{}", header: str = "1") -> PushExchange:

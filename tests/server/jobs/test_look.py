@@ -22,7 +22,7 @@ async def test_a_new_job_is_shown_in_simpleqs_words_too(api: Api) -> None:
 
     told = await api.job(said["id"])
 
-    expected = {
+    expected: dict[str, Any] = {
         "id": said["id"],
         "status": "pending",
         "attempts": 0,

@@ -73,16 +73,6 @@ async def test_that_there_is_no_queue_is_asked_anew_each_time(store: Store) -> N
     assert (await cache.get("", "new")).max_attempts == 3
 
 
-async def test_tenants_do_not_share_a_name(store: Store) -> None:
-    onefold, cache, _ = await opened(store)
-    await onefold.tenant("acme").queues.asave("q", saying(7))
-
-    assert (await cache.get("acme", "q")).max_attempts == 7
-    assert (await cache.get("", "q")).max_attempts == 1
-    with pytest.raises(QueueNotFound):
-        await cache.get("other", "q")
-
-
 async def test_who_asks_together_asks_once_and_survives_who_goes_away(store: Store) -> None:
     _, cache, _ = await opened(store)
     first, second = (asyncio.create_task(cache.get("", "q")) for _ in range(2))
