@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Bury, InvalidInput, Limit, Onefold, Retry, Run, Unique
-from onefold.errors import UsageError
+from onefold import Bury, InvalidInput, Limit, Retry, Run, Unique
 from onefold.testing import DeliveryResults, adeliver, assert_enqueued, deliver, drain, enqueued
 from tests.fixtures.place import Place
 from tests.testing.stage import Stage
@@ -191,16 +190,3 @@ def test_arguments_that_do_not_fit_are_refused(stage: Stage) -> None:
         with pytest.raises(InvalidInput):
             delivered(stage, work, *arguments)
     assert enqueued(stage.onefold) == []
-
-
-def test_an_async_handler_in_an_event_loop_is_awaited_or_refused(sqlite_url: str) -> None:
-    with Onefold(sqlite_url) as onefold:
-
-        @onefold.job
-        async def work() -> None: ...
-
-        async def play() -> None:
-            with pytest.raises(UsageError, match="with a leading a"):
-                deliver(work)
-
-        asyncio.run(play())

@@ -5,6 +5,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -13,7 +14,7 @@ import pytest
 import requests
 
 from onefold import Run
-from onefold.testing import NotIdempotent, aassert_idempotent, assert_idempotent
+from onefold.testing import NotIdempotent, assert_idempotent
 from tests.fixtures.proof import proved
 from tests.testing.zoo import Shop
 
@@ -55,22 +56,66 @@ async def with_aiohttp(method: str, url: str, headers: dict[str, str]) -> None:
         await answer.read()
 
 
-SYNC: dict[str, tuple[Send, type[Exception]]] = {
+CLIENTS: dict[str, tuple[Send, type[Exception]]] = {
     "httpx": (with_httpx, httpx.ReadError),
     "requests": (with_requests, requests.ConnectionError),
     "urllib": (with_urllib, ConnectionResetError),
-}
-ASYNC: dict[str, tuple[Send, type[Exception]]] = {
-    "httpx": (with_async_httpx, httpx.ReadError),
+    "async httpx": (with_async_httpx, httpx.ReadError),
     "aiohttp": (with_aiohttp, aiohttp.ServerDisconnectedError),
 }
+"""Each with what it raises if the answer is lost."""
+NAMES = ["httpx", "aiohttp", *proved("requests", "urllib", "async httpx")]
 
 
-def _is_found(error: NotIdempotent) -> None:
-    """The request is doubled after a crash, and after a lost answer, at a line of this file."""
+def _sent(shop: Shop, send: Send, raised: list[type[Exception]]) -> tuple[Any, Any]:
+    """A job that posts without a key, and one that does nothing twice, in the colour of `send`."""
+    post, put, get = (("POST", "charges"), ("PUT", "labels/7"), ("GET", "rates"))
+
+    def call(what: tuple[str, str], key: str | None = None) -> Any:
+        method, path = what
+        return send(method, f"{shop.bank}/{path}", {"Idempotency-Key": key} if key else {})
+
+    def bad() -> None:
+        try:
+            call(post)
+        except Exception as error:
+            raised.append(type(error))
+            raise
+
+    async def abad() -> None:
+        try:
+            await call(post)
+        except Exception as error:
+            raised.append(type(error))
+            raise
+
+    def good(run: Run) -> None:
+        call(post, run.key("charge"))
+        call(put)
+        call(get)
+
+    async def agood(run: Run) -> None:
+        await call(post, run.key("charge"))
+        await call(put)
+        await call(get)
+
+    pair = (abad, agood) if iscoroutinefunction(send) else (bad, good)
+    return shop.onefold.job(pair[0]), shop.onefold.job(pair[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_request_without_a_key_is_found(shop: Shop, name: str) -> None:
+    send, lost = CLIENTS[name]
+    raised: list[type[Exception]] = []
+    bad, _ = _sent(shop, send, raised)
+
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(bad)
+
+    # It is doubled after a crash, and after a lost answer, at a line of this file.
     for scenario in (KILLED, LOST):
-        found = [each for each in error.findings if each.scenario == scenario]
-        assert found, error
+        found = [each for each in caught.value.findings if each.scenario == scenario]
+        assert found, caught.value
         (line,) = found[-1].differences
         assert line.startswith("+ effect, once too many: POST http://127.0.0.1:")
         assert line.endswith("/charges five")
@@ -78,77 +123,15 @@ def _is_found(error: NotIdempotent) -> None:
         assert point is not None
         assert point.line.file == __file__
         assert (point.kind, point.when) == ("call", "after")
-
-
-@pytest.mark.parametrize("name", ["httpx", *proved("requests", "urllib")])
-def test_a_request_without_a_key_is_found(shop: Shop, name: str) -> None:
-    send, lost = SYNC[name]
-    raised: list[type[BaseException]] = []
-
-    @shop.onefold.job
-    def bad() -> None:
-        try:
-            send("POST", f"{shop.bank}/charges", {})
-        except Exception as error:
-            raised.append(type(error))
-            raise
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad)
-
-    _is_found(caught.value)
     assert raised == [lost]
 
 
-@pytest.mark.parametrize("name", ["httpx", *proved("requests", "urllib")])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_request_with_a_key_is_not_accused(shop: Shop, name: str) -> None:
-    send, _ = SYNC[name]
-
-    @shop.onefold.job
-    def good(run: Run) -> None:
-        send("POST", f"{shop.bank}/charges", {"Idempotency-Key": run.key("charge")})
-        send("PUT", f"{shop.bank}/labels/7", {})
-        send("GET", f"{shop.bank}/rates", {})
+    _, good = _sent(shop, CLIENTS[name][0], [])
 
     # Before the first request, after each of them, but not at the GET.
     assert assert_idempotent(good).crash_points == 3
-
-
-@pytest.mark.parametrize("name", [*proved("httpx"), "aiohttp"])
-def test_an_async_request_without_a_key_is_found(shop: Shop, name: str) -> None:
-    send, lost = ASYNC[name]
-    raised: list[type[BaseException]] = []
-
-    @shop.onefold.job
-    async def bad() -> None:
-        try:
-            await send("POST", f"{shop.bank}/charges", {})
-        except Exception as error:
-            raised.append(type(error))
-            raise
-
-    with pytest.raises(NotIdempotent) as caught:
-        asyncio.run(_acheck(bad))
-
-    _is_found(caught.value)
-    assert raised == [lost]
-
-
-@pytest.mark.parametrize("name", [*proved("httpx"), "aiohttp"])
-def test_an_async_request_with_a_key_is_not_accused(shop: Shop, name: str) -> None:
-    send, _ = ASYNC[name]
-
-    @shop.onefold.job
-    async def good(run: Run) -> None:
-        await send("POST", f"{shop.bank}/charges", {"Idempotency-Key": run.key("charge")})
-        await send("PUT", f"{shop.bank}/labels/7", {})
-        await send("GET", f"{shop.bank}/rates", {})
-
-    assert assert_idempotent(good).crash_points == 3
-
-
-async def _acheck(job: Any) -> None:
-    await aassert_idempotent(job)
 
 
 def test_requests_in_tasks_of_their_own_are_seen(shop: Shop) -> None:

@@ -15,7 +15,6 @@ from onefold import (
     Exponential,
     Fixed,
     JobFailed,
-    JobNotFound,
     Limit,
     NewJob,
     Onefold,
@@ -23,7 +22,7 @@ from onefold import (
     Retry,
     Run,
 )
-from onefold.errors import ResultTimeout, UsageError
+from onefold.errors import UsageError
 from onefold.testing import (
     Clock,
     JobRunner,
@@ -227,27 +226,6 @@ def test_jobs_of_tenants_run_too(stage: Stage, work: Any, done: list[int]) -> No
     assert (done, job.tenant, job.state) == ([7], "alice", "completed")
 
 
-def test_delayed_jobs_wait_for_the_clock(stage: Stage, work: Any, done: list[int]) -> None:
-    work.using(delay=HOUR).enqueue(1)
-
-    assert stage.drain() == []
-    stage.clock.advance(HOUR)
-    stage.drain()
-
-    assert done == [1]
-
-
-def test_a_backoff_waits_for_the_clock(stage: Stage, work: Any, done: list[int]) -> None:
-    work.enqueue(-1)
-
-    stage.drain(raises=False)
-    assert stage.drain() == []
-    stage.clock.advance(MINUTE)
-    (job,) = stage.drain(raises=False)
-
-    assert (done, job.attempt) == ([-1, -1], 2)
-
-
 def test_a_job_whose_worker_has_vanished_runs_when_its_lease_has_ended(
     stage: Stage, work: Any, done: list[int]
 ) -> None:
@@ -300,21 +278,6 @@ def test_jobs_that_no_function_runs_are_left(
         assert caplog.text.count(f"Jobs of the kind '{kind}' are waiting") == 1
 
 
-def test_jobs_that_are_over_a_limit_are_left(stage: Stage, work: Any, done: list[int]) -> None:
-    stage.onefold.queues.declare("slow", limit=Limit(rate=Rate(2, MINUTE)))
-    stage.onefold.queues.declare("held")
-    stage.onefold.queues.hold("held", after=HOUR, why="deferred")
-    work.using(queue="held").enqueue(0)
-    for number in range(1, 5):
-        work.using(queue="slow").enqueue(number)
-
-    assert len(stage.drain()) == 2
-    assert stage.drain() == []
-
-    assert done == [1, 2]
-    assert [job.attempt for job in enqueued(stage.onefold)] == [0, 1, 1, 0, 0]
-
-
 def test_a_job_can_wait_for_another_one(stage: Stage) -> None:
     @stage.onefold.job(store_result=True)
     def part() -> int:
@@ -331,31 +294,19 @@ def test_a_job_can_wait_for_another_one(stage: Stage) -> None:
     assert found.result(timeout=timedelta(0)) == 42
 
 
-def test_a_job_that_enqueues_itself_without_end_is_noticed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("defers", [False, True])
+def test_a_job_that_comes_back_without_end_is_noticed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, defers: bool
 ) -> None:
     monkeypatch.setattr("onefold.testing.jobs.MOST", 5)
 
     @stage.onefold.job
     def again() -> None:
+        if defers:
+            raise Defer(MINUTE)
         again.enqueue()
 
     again.enqueue()
-
-    with pytest.raises(UsageError, match="5 jobs ran, and more may be due"):
-        stage.drain()
-
-
-def test_a_job_that_defers_itself_without_end_is_noticed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onefold.testing.jobs.MOST", 5)
-
-    @stage.onefold.job
-    def later() -> None:
-        raise Defer(MINUTE)
-
-    later.enqueue()
 
     with pytest.raises(UsageError, match="5 jobs ran, and more may be due"):
         stage.run_until_idle()
@@ -398,16 +349,6 @@ def test_run_one_runs_one_async_handler_that_ends_at_once(
         assert stage.run_one() is not None
         assert len(done) == count
     assert "no handler" not in caplog.text
-
-
-def test_run_one_raises_what_the_handler_raised(stage: Stage, work: Any) -> None:
-    work.enqueue(-1)
-
-    with pytest.raises(ValueError, match="negative"):
-        stage.run_one()
-    stage.clock.advance(MINUTE)
-
-    assert stage.run_one(raises=False).state == "retrying"
 
 
 def test_run_until_idle_moves_the_clock_to_delays_and_backoffs(stage: Stage) -> None:
@@ -505,18 +446,6 @@ def test_wait_returns_dead_and_cancelled_jobs(stage: Stage) -> None:
 
     for job_id, state in ((cancelled.id, "cancelled"), (dead.id, "dead")):
         assert stage.call(wait, await_job, stage.onefold, job_id).state == state
-
-
-def test_wait_gives_up_after_the_timeout(stage: Stage) -> None:
-    job_id = stage.onefold.enqueue("email").id
-
-    with pytest.raises(ResultTimeout):
-        stage.call(wait, await_job, stage.onefold, job_id, timeout=timedelta(milliseconds=20))
-
-
-def test_wait_for_a_job_that_is_not_there_is_refused(stage: Stage) -> None:
-    with pytest.raises(JobNotFound):
-        stage.call(wait, await_job, stage.onefold, "019e5a30-0000-7000-8000-000000000000")
 
 
 # --- wipe -----------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Handlers with known bugs, and their correct twins."""
 
 import asyncio
-import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -52,14 +52,6 @@ class Shop(msgspec.Struct):
     def read_and_debit(self, tx: Any) -> None:
         (balance,) = tx.execute("select balance from account where id = 1").fetchone()
         tx.execute(self.sql("update account set balance = ? where id = 1"), (balance - 5,))
-
-    def status(self, tx: Any, order_id: int) -> str:
-        row = tx.execute(self.sql("select status from purchase where id = ?"), (order_id,))
-        return str(row.fetchone()[0])
-
-    def promote(self, tx: Any, order_id: int, status: str) -> Any:
-        change = "update purchase set status = ? where id = ? and status = 'new'"
-        return tx.execute(self.sql(change), (status, order_id))
 
     def post(self, path: str, order_id: int, key: str | None = None) -> None:
         headers = {"idempotency-key": key} if key else {}
@@ -109,21 +101,6 @@ def check_then_act(shop: Shop) -> Pair:
 
 
 @animal
-def effect_before_record(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
-        effect("charge", order_id)
-        with run.transaction() as tx:
-            shop.pay(tx, order_id)
-
-    def good(order_id: int, run: Run) -> None:
-        effect("charge", order_id, key=run.key("charge"))
-        with run.transaction() as tx:
-            shop.pay(tx, order_id)
-
-    return bad, good
-
-
-@animal
 def record_before_effect(shop: Shop) -> Pair:
     def bad(order_id: int) -> None:
         with shop.connect() as tx:
@@ -151,17 +128,6 @@ def key_per_attempt(shop: Shop) -> Pair:
 
 
 @animal
-def time_in_key(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
-        effect("charge", order_id, key=f"{order_id}:{time.time_ns()}")
-
-    def good(order_id: int, run: Run) -> None:
-        effect("charge", order_id, key=f"{order_id}:{run.now().date()}")
-
-    return bad, good
-
-
-@animal
 def swallowed_conflict(shop: Shop) -> Pair:
     def bad(order_id: int) -> None:
         try:
@@ -178,22 +144,6 @@ def swallowed_conflict(shop: Shop) -> Pair:
         with shop.connect() as tx:
             shop.add_receipt(tx, order_id)
             shop.debit(tx, 1)
-
-    return bad, good
-
-
-@animal
-def two_transactions(shop: Shop) -> Pair:
-    def bad() -> None:
-        with shop.connect() as tx:
-            shop.debit(tx, 1)
-        with shop.connect() as tx:
-            tx.execute("update account set balance = balance + 5 where id = 2")
-
-    def good(run: Run) -> None:
-        with run.transaction() as tx:
-            shop.debit(tx, 1)
-            tx.execute("update account set balance = balance + 5 where id = 2")
 
     return bad, good
 
@@ -281,17 +231,6 @@ def late_writer(shop: Shop) -> Pair:
 
 
 @animal
-def answer_lost(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
-        shop.post("charges", order_id)
-
-    def good(order_id: int, run: Run) -> None:
-        shop.post("charges", order_id, run.key("charge"))
-
-    return bad, good
-
-
-@animal
 def answer_lost_taken_for_failure(shop: Shop) -> Pair:
     def bad(order_id: int, run: Run) -> None:
         try:
@@ -306,20 +245,6 @@ def answer_lost_taken_for_failure(shop: Shop) -> Pair:
         shop.post("charges", order_id, run.key("charge"))
         with run.transaction() as tx:
             shop.add_receipt(tx, order_id)
-
-    return bad, good
-
-
-@animal
-def compensation_after_lost_answer(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
-        try:
-            shop.post("charges", order_id, run.key("charge"))
-        except OSError:
-            shop.post("refunds", order_id, run.key("refund"))
-
-    def good(order_id: int, run: Run) -> None:
-        run.step("charge", shop.post, "charges", order_id, run.key("charge"))
 
     return bad, good
 
@@ -346,54 +271,6 @@ def enqueue_without_publish_key(shop: Shop) -> Pair:
 
     def good(order_id: int, run: Run) -> None:
         shop.onefold.enqueue("mail", {"order": order_id}, idempotency_key=run.key("mail"))
-
-    return bad, good
-
-
-@animal
-def next_number(shop: Shop) -> Pair:
-    def bad() -> None:
-        with shop.connect() as tx:
-            tx.execute(
-                "insert into receipt select coalesce(max(order_id), 0) + 1, 'invoice' from receipt"
-            )
-
-    def good(run: Run) -> None:
-        with run.transaction() as tx:
-            tx.execute(
-                "insert into receipt select coalesce(max(order_id), 0) + 1, 'invoice' from receipt"
-            )
-
-    return bad, good
-
-
-@animal
-def counting_upsert(shop: Shop) -> Pair:
-    upsert = (
-        "insert into visit values ('home', 1) on conflict (page) do update set"
-        " count = visit.count + 1"
-    )
-
-    def bad() -> None:
-        with shop.connect() as tx:
-            tx.execute(upsert)
-
-    def good(run: Run) -> None:
-        with run.transaction() as tx:
-            tx.execute(upsert)
-
-    return bad, good
-
-
-@animal
-def loop_of_mails(shop: Shop) -> Pair:
-    def bad() -> None:
-        for user in range(3):
-            effect("mail", user)
-
-    def good(run: Run) -> None:
-        for user in range(3):
-            effect("mail", user, key=run.key(f"mail-{user}"))
 
     return bad, good
 
@@ -436,49 +313,16 @@ def insert_that_fails_the_second_time(shop: Shop) -> Pair:
 
 
 @animal
-def already_done_is_an_error(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
-        with shop.connect() as tx:
-            changed = shop.promote(tx, order_id, "paid")
-            if not changed.rowcount:
-                raise ValueError("the order is not new")
-
-    def good(order_id: int) -> None:
-        with shop.connect() as tx:
-            shop.promote(tx, order_id, "paid")
-
-    return bad, good
-
-
-@animal
 def deferred_after_the_work(shop: Shop) -> Pair:
     def bad(run: Run) -> None:
         with shop.connect() as tx:
             shop.debit(tx, 1)
         if run.attempt == 1:
-            from datetime import timedelta
-
             raise Defer(timedelta(seconds=1))
 
     def good(run: Run) -> None:
         with run.transaction() as tx:
             shop.debit(tx, 1)
-
-    return bad, good
-
-
-@animal
-def two_effects_in_one_step(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
-        def both() -> None:
-            effect("charge", order_id, key=run.key("charge"))
-            effect("mail", order_id)
-
-        run.step("both", both)
-
-    def good(order_id: int, run: Run) -> None:
-        run.step("charge", effect, "charge", order_id, key=run.key("charge"))
-        run.step("mail", effect, "mail", order_id, key=run.key("mail"))
 
     return bad, good
 
