@@ -13,9 +13,10 @@ import pytest
 
 from onefold import Onefold
 from onefold.cli import main
+from tests.fixtures.colours import pytest_pyfunc_call
 from tests.fixtures.place import Place, place, postgres_place
 
-__all__ = ["place", "postgres_place"]
+__all__ = ["place", "postgres_place", "pytest_pyfunc_call"]
 
 Run: TypeAlias = Callable[..., "Done"]
 Operate: TypeAlias = Callable[..., "Done"]

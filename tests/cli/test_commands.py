@@ -24,31 +24,25 @@ def test_onefold_alone_prints_its_help(onefold_command: Run) -> None:
     assert "migrate" in done.stdout + done.stderr
 
 
-def test_without_its_parts_the_command_line_says_what_to_install() -> None:
-    for part in ("typer", "rich"):
-        program = f"import sys; sys.modules[{part!r}] = None\nfrom onefold.cli import main; main()"
-
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=False
-        )
-
-        assert done.returncode == 2
-        assert "pip install 'onefold[cli]'" in done.stderr
-        assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
-    "part",
+    ("part", "extra", "command"),
     [
-        "starlette",
-        *(pytest.param(part, marks=pytest.mark.prove) for part in ("granian", "aiohttp")),
+        ("typer", "cli", "version"),
+        ("rich", "cli", "version"),
+        ("textual", "top", "top"),
+        ("starlette", "server", "serve"),
+        pytest.param("granian", "server", "serve", marks=pytest.mark.prove),
+        pytest.param("aiohttp", "server", "serve", marks=pytest.mark.prove),
     ],
 )
-def test_without_its_parts_the_server_says_what_to_install(part: str, tmp_path: Path) -> None:
+def test_without_its_parts_a_command_says_what_to_install(
+    part: str, extra: str, command: str, migrated_sqlite_url: str, tmp_path: Path
+) -> None:
+    url = migrated_sqlite_url if command == "top" else "sqlite:///new.db"
     program = f"import sys; sys.modules[{part!r}] = None\nfrom onefold.cli import main; main()"
 
     done = subprocess.run(
-        [sys.executable, "-c", program, "serve", "--database", "sqlite:///jobs.db", "--port", "0"],
+        [sys.executable, "-c", program, command, "--database", url],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -58,9 +52,9 @@ def test_without_its_parts_the_server_says_what_to_install(part: str, tmp_path: 
 
     assert done.returncode == 2
     assert done.stderr.startswith("onefold: ")
-    assert "pip install 'onefold[server]'" in done.stderr
+    assert f"pip install 'onefold[{extra}]'" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_an_error_of_the_caller_is_a_sentence_and_status_2(onefold_command: Run) -> None:

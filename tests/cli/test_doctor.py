@@ -83,10 +83,3 @@ def test_a_file_of_another_application_is_not_changed(onefold_command: Run, tmp_
     assert done.returncode == 2
     assert "has no tables of Onefold. `onefold migrate` creates it." in done.stderr
     assert other.read_bytes() == before
-
-
-def test_a_file_that_is_missing_is_not_made(onefold_command: Run, tmp_path: Path) -> None:
-    done = onefold_command("doctor", "--database", "sqlite:///none.db")
-
-    assert (done.returncode, "does not exist" in done.stderr) == (2, True)
-    assert not (tmp_path / "none.db").exists()

@@ -26,7 +26,7 @@ def kinds(run: Run, *arguments: str, **environment: str) -> list[str]:
     return [job["kind"] for job in json.loads(done.stdout)["jobs"]]
 
 
-@pytest.mark.parametrize("command", [("jobs",), ("why", "key")])
+@pytest.mark.parametrize("command", [("jobs",), ("why", "key"), ("doctor",)])
 def test_a_look_at_a_database_that_is_not_there_makes_none(
     onefold_command: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -174,11 +174,3 @@ def test_a_completion_without_a_database_offers_nothing(
 ) -> None:
     assert completed(onefold_command, "queues", "pause", "m") == []
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_printed(onefold_command: Run, shell: str) -> None:
-    done = onefold_command("--show-completion", shell)
-
-    assert done.returncode == 0
-    assert "_ONEFOLD_COMPLETE" in done.stdout

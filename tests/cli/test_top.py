@@ -1,15 +1,13 @@
 """`onefold top`, driven by its keys on a screen of 80 columns and 24 lines."""
 
-import asyncio
 import fcntl
 import os
 import pty
 import struct
 import subprocess
-import sys
 import termios
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from textual.widgets import Input, Static
 
 from onefold import Onefold
 from onefold.cli.top_screen import Rows, Top
-from tests.cli.conftest import ONEFOLD, Run
+from tests.cli.conftest import ONEFOLD, Operate
 from tests.cli.test_operators import MINUTE, bury, states
 from tests.fixtures.place import Place
 
@@ -66,16 +64,12 @@ def fill(onefold: Onefold) -> tuple[str, str]:
     return dead, failing
 
 
-def drive(onefold: Onefold, keys: Callable[[Pilot[None]], Awaitable[None]]) -> None:
-    """Run the screen, and press keys."""
-
-    async def run() -> None:
-        app = Top(onefold, onefold, DAY)
-        async with app.run_test(size=(80, 24)) as pilot:
-            await settled(pilot)
-            await keys(pilot)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def opened(onefold: Onefold) -> AsyncGenerator[Pilot[None]]:
+    """The screen, and who presses its keys."""
+    async with Top(onefold, onefold, DAY).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        yield pilot
 
 
 async def settled(pilot: Pilot[None]) -> None:
@@ -117,96 +111,69 @@ def message(pilot: Pilot[None]) -> str:
     return str(pilot.app.screen_stack[0].query_one("#message", Static).render())
 
 
-def test_the_screen_shows_everything_at_80_by_24(place: Place) -> None:
+async def test_the_screen_shows_everything_at_80_by_24(place: Place) -> None:
     now = [NOON]
-
     with place.open(clock=lambda: now[0]) as onefold:
         dead, failing = fill(onefold)
         now[0] += timedelta(minutes=61)
-
-        async def keys(pilot: Pilot[None]) -> None:
+        async with opened(onefold) as pilot:
             await shows(pilot, SCREEN.format(dead=dead, failing=failing))
 
-        drive(onefold, keys)
+
+async def test_a_terminal_receives_no_codes_of_an_error(onefold: Onefold) -> None:
+    onefold.enqueue("email", max_attempts=1)
+    taken = onefold.deliveries.take(worker="w", lease=MINUTE)
+    onefold.deliveries.retry(taken, error=ValueError("\x1b[2J is hidden"))
+    async with opened(onefold) as pilot:
+        await press(pilot, "tab", "tab")
+        error = pilot.app.query_one("#errors", Rows).get_row_at(0)[-1]
+        assert str(error) == "builtins.ValueError: \\x1b[2J is hidden"
+        await press(pilot, "i")
+        await shows(pilot, "\\x1b[2J is hidden")
 
 
-def test_a_terminal_receives_no_codes_of_an_error(place: Place) -> None:
-    with place.open() as onefold:
-        onefold.enqueue("email", max_attempts=1)
-        taken = onefold.deliveries.take(worker="w", lease=MINUTE)
-        onefold.deliveries.retry(taken, error=ValueError("\x1b[2J is hidden"))
-
-        async def keys(pilot: Pilot[None]) -> None:
-            await press(pilot, "tab", "tab")
-            error = pilot.app.query_one("#errors", Rows).get_row_at(0)[-1]
-            assert str(error) == "builtins.ValueError: \\x1b[2J is hidden"
-            await press(pilot, "i")
-            await shows(pilot, "\\x1b[2J is hidden")
-
-        drive(onefold, keys)
-
-
-def test_without_a_terminal_it_names_the_command_to_use(onefold_command: Run, place: Place) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
-    where = ("--database", place.url, "--schema", place.schema)
-
-    piped = onefold_command("top", *where)
-    often = onefold_command("top", *where, "--every", "0s")
+def test_without_a_terminal_it_names_the_command_to_use(operate: Operate, onefold: Onefold) -> None:
+    piped, often = operate("top"), operate("top", "--every", "0s")
 
     assert (piped.returncode, often.returncode) == (2, 2)
     assert "onefold status --json" in piped.stderr
     assert "at least 100ms" in often.stderr
 
 
-def test_a_queue_is_paused_and_resumed_by_one_key(place: Place) -> None:
-    with place.open() as onefold:
-        fill(onefold)
-
-        async def keys(pilot: Pilot[None]) -> None:
-            await press(pilot, "down", "p")
-            await shows(pilot, "mail     1")
-            assert message(pilot) == "The queue mail is paused."
-            assert [queue.paused for queue in onefold.queues.find() if queue.name == "mail"] == [
-                True
-            ]
-            await shows(pilot, "paused")
-            await press(pilot, "p")
-            assert message(pilot) == "The queue mail is resumed."
-
-        drive(onefold, keys)
+async def test_a_queue_is_paused_and_resumed_by_one_key(onefold: Onefold) -> None:
+    fill(onefold)
+    async with opened(onefold) as pilot:
+        await press(pilot, "down", "p")
+        assert message(pilot) == "The queue mail is paused."
+        assert [queue.name for queue in onefold.queues.find() if queue.paused] == ["mail"]
+        await shows(pilot, "mail     1", "paused")
+        await press(pilot, "p")
+        assert message(pilot) == "The queue mail is resumed."
 
 
-def test_dead_letters_of_a_queue_are_replayed_after_a_question(place: Place) -> None:
-    with place.open() as onefold:
-        dead, _ = fill(onefold)
-
-        async def keys(pilot: Pilot[None]) -> None:
-            await press(pilot, "r")
-            await shows(pilot, "Replay all dead letters of default?")
-            await press(pilot, "n")
-            assert states(place, dead) == ["dead"]
-            await press(pilot, "r", "y")
-            assert message(pilot) == "Replayed 1."
-
-        drive(onefold, keys)
+async def test_dead_letters_of_a_queue_are_replayed_after_a_question(
+    place: Place, onefold: Onefold
+) -> None:
+    dead, _ = fill(onefold)
+    async with opened(onefold) as pilot:
+        await press(pilot, "r")
+        await shows(pilot, "Replay all dead letters of default?")
+        await press(pilot, "n")
+        assert states(place, dead) == ["dead"]
+        await press(pilot, "r", "y")
+        assert message(pilot) == "Replayed 1."
     assert states(place, dead) == ["ready"]
 
 
-def test_a_job_is_inspected_and_run_now(place: Place) -> None:
-    with place.open() as onefold:
-        _, failing = fill(onefold)
-
-        async def keys(pilot: Pilot[None]) -> None:
-            await press(pilot, "tab", "tab", "i")
-            await shows(pilot, failing, "builtins.TimeoutError: slow")
-            await press(pilot, "escape", "r")
-            assert message(pilot) == f"{failing} is due now."
-            await press(pilot, "r")
-            assert message(pilot) == f"{failing} is due or running already."
-
-        drive(onefold, keys)
+async def test_a_job_is_inspected_and_run_now(onefold: Onefold) -> None:
+    _, failing = fill(onefold)
+    async with opened(onefold) as pilot:
+        await press(pilot, "tab", "tab", "i")
+        await shows(pilot, failing, "builtins.TimeoutError: slow")
+        await press(pilot, "escape", "r")
+        assert message(pilot) == f"{failing} is due now."
+        await press(pilot, "r")
+        assert message(pilot) == f"{failing} is due or running already."
 
 
 async def search(pilot: Pilot[None], text: str) -> None:
@@ -215,75 +182,41 @@ async def search(pilot: Pilot[None], text: str) -> None:
     await press(pilot, "enter")
 
 
-def test_jobs_are_searched(place: Place) -> None:
+async def test_a_job_is_searched_by_any_property_and_replayed_from_the_list(
+    place: Place, onefold: Onefold
+) -> None:
     expected = {"email": 2, "mail": 2, "welcome:42": 1, "vip": 1, "*": 0, "nothing": 0}
-    with place.open() as onefold:
-        fill(onefold)
-
-        async def keys(pilot: Pilot[None]) -> None:
-            for text, number in expected.items():
-                await search(pilot, text)
-                await shows(pilot, f"Jobs with {text}: {number}")
-                await press(pilot, "escape")
-
-        drive(onefold, keys)
-
-
-def test_a_job_is_searched_by_its_id_and_replayed_from_the_list(place: Place) -> None:
-    with place.open() as onefold:
-        dead, _ = fill(onefold)
-
-        async def keys(pilot: Pilot[None]) -> None:
-            await search(pilot, dead)
-            assert pilot.app.screen.query_one(Rows).chosen == dead
-            await press(pilot, "enter")
-            await shows(pilot, "digest is [bold]hard[/bold]")
-            await press(pilot, "escape", "r")
-
-        drive(onefold, keys)
+    dead, _ = fill(onefold)
+    async with opened(onefold) as pilot:
+        for text, number in expected.items():
+            await search(pilot, text)
+            await shows(pilot, f"Jobs with {text}: {number}")
+            await press(pilot, "escape")
+        await search(pilot, dead)
+        assert pilot.app.screen.query_one(Rows).chosen == dead
+        await press(pilot, "enter")
+        await shows(pilot, "digest is [bold]hard[/bold]")
+        await press(pilot, "escape", "r")
     assert states(place, dead) == ["ready"]
 
 
-def test_a_key_without_a_row_says_what_it_needs(place: Place) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
-        async def keys(pilot: Pilot[None]) -> None:
-            await press(pilot, "p")
-            assert message(pilot) == "Choose a queue to pause."
-            await press(pilot, "r")
-            assert message(pilot) == "Choose a queue or a job to replay."
-
-        drive(onefold, keys)
+async def test_a_key_without_a_row_says_what_it_needs(onefold: Onefold) -> None:
+    async with opened(onefold) as pilot:
+        await press(pilot, "p")
+        assert message(pilot) == "Choose a queue to pause."
+        await press(pilot, "r")
+        assert message(pilot) == "Choose a queue or a job to replay."
 
 
-def test_a_failure_to_read_is_shown_and_the_screen_stays(place: Place) -> None:
-    with place.open() as onefold:
-        fill(onefold)
-
-        async def keys(pilot: Pilot[None]) -> None:
-            onefold.close()
-            assert isinstance(pilot.app, Top)
-            pilot.app.refresh_tables()
-            await settled(pilot)
-            assert "closed" in message(pilot)
-            await shows(pilot, "mail")
-
-        drive(onefold, keys)
-
-
-def test_without_textual_it_says_what_to_install(sqlite_url: str, tmp_path: Path) -> None:
-    with Place(sqlite_url).open() as onefold:
-        onefold.migrate()
-    program = "import sys; sys.modules['textual'] = None\nfrom onefold.cli import main; main()"
-
-    done = subprocess.run(
-        [sys.executable, "-c", program, "top", "--database", sqlite_url],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 2
-    assert "pip install 'onefold[top]'" in done.stderr
+async def test_a_failure_to_read_is_shown_and_the_screen_stays(onefold: Onefold) -> None:
+    fill(onefold)
+    async with opened(onefold) as pilot:
+        onefold.close()
+        assert isinstance(pilot.app, Top)
+        pilot.app.refresh_tables()
+        await settled(pilot)
+        assert "closed" in message(pilot)
+        await shows(pilot, "mail")
 
 
 def test_the_real_command_runs_on_a_terminal(sqlite_url: str, tmp_path: Path) -> None:

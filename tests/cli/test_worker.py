@@ -304,36 +304,6 @@ def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
     assert state(place, job_id) == "completed"
 
 
-@pytest.mark.prove
-def test_a_flag_beats_the_environment_and_that_beats_the_file(
-    sqlite_place: Place, tmp_path: Path
-) -> None:
-    (tmp_path / "pyproject.toml").write_text(
-        """
-        [tool.onefold.worker]
-        app = "shop:onefold"
-        concurrency = 3
-        queues = ["file"]
-        grace = "7s"
-        chores = false
-        """
-    )
-    worker = Process(
-        tmp_path,
-        "--concurrency",
-        "5",
-        ONEFOLD_WORKER_CONCURRENCY="4",
-        ONEFOLD_WORKER_QUEUES="environment",
-    )
-
-    worker.wait_for("lands once")
-    report = "".join(worker.heard)
-    assert worker.stop() == 0
-    assert "5 handlers at once" in report
-    assert "Queues: environment." in report
-    assert "a stop takes 7 s at most" in report
-
-
 @pytest.mark.parametrize(
     ("arguments", "environment", "said"),
     [
