@@ -25,27 +25,19 @@ def test_a_sqlite_file_is_migrated_once(onefold_command: Run, tmp_path: Path) ->
     assert (tmp_path / "app.db").exists()
 
 
-def test_a_postgres_schema_is_migrated_once(
-    onefold_command: Run, postgres_url: str, postgres_schema: str
+def test_the_printed_sql_makes_a_sqlite_file_with_its_shards(
+    onefold_command: Run, tmp_path: Path
 ) -> None:
-    arguments = ("migrate", "--database", postgres_url, "--schema", postgres_schema)
-
-    first, second = onefold_command(*arguments), onefold_command(*arguments)
-
-    assert "Applied 0001 initial." in first.stdout
-    assert "Applied" not in second.stdout
-    with Onefold(postgres_url, schema=postgres_schema) as onefold:
-        assert onefold.enqueue("email").inserted
-
-
-def test_the_printed_sql_makes_a_sqlite_file(onefold_command: Run, tmp_path: Path) -> None:
     path = tmp_path / "app.db"
-    printed = onefold_command("migrate", "--database", "sqlite:///elsewhere.db", "--sql")
+    where = ("--database", "sqlite:///elsewhere.db")
+    printed = onefold_command("migrate", *where, "--shards", "4", "--sql")
 
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(printed.stdout)
 
-    with Onefold(f"sqlite:///{path}") as onefold:
+    with Onefold(f"sqlite:///{path}", shards=2) as onefold, pytest.raises(ShardsDiffer):
+        onefold.enqueue("email")
+    with Onefold(f"sqlite:///{path}", shards=4) as onefold:
         assert onefold.migrate() == []
         assert onefold.enqueue("email", unique_key="k").inserted
     assert not (tmp_path / "elsewhere.db").exists()
@@ -66,7 +58,7 @@ def test_the_printed_sql_makes_a_postgres_schema(
         assert onefold.enqueue("email", unique_key="k").inserted
 
 
-def test_the_number_of_shards_is_for_the_first_migrate(
+def test_a_postgres_schema_is_migrated_once_with_its_shards(
     onefold_command: Run, postgres_url: str, postgres_schema: str
 ) -> None:
     arguments = ("migrate", "--database", postgres_url, "--schema", postgres_schema)
@@ -76,6 +68,8 @@ def test_the_number_of_shards_is_for_the_first_migrate(
     other = onefold_command(*arguments, "--shards", "2")
 
     assert (first.returncode, again.returncode, other.returncode) == (0, 0, 2)
+    assert "Applied 0001 initial." in first.stdout
+    assert "Applied" not in again.stdout
     assert "has 4 shards, and this process requests 2" in other.stderr
     assert "Traceback" not in other.stderr
     with Onefold(postgres_url, schema=postgres_schema, shards=4) as onefold:
@@ -90,19 +84,6 @@ def test_a_number_of_shards_that_cannot_be_is_refused(onefold_command: Run, tmp_
             assert done.returncode == 2
             assert "from 1 to 4096" in done.stderr
     assert not (tmp_path / "app.db").exists()
-
-
-def test_the_printed_sql_says_how_many_shards(onefold_command: Run, tmp_path: Path) -> None:
-    path = tmp_path / "app.db"
-    printed = onefold_command("migrate", "--database", "sqlite:///", "--shards", "4", "--sql")
-
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(printed.stdout)
-
-    with Onefold(f"sqlite:///{path}", shards=2) as onefold, pytest.raises(ShardsDiffer):
-        onefold.enqueue("email")
-    with Onefold(f"sqlite:///{path}", shards=4) as onefold:
-        assert onefold.enqueue("email").inserted
 
 
 def test_two_printed_scripts_are_two_installations(onefold_command: Run) -> None:

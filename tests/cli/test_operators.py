@@ -1,14 +1,12 @@
 """What an operator does from a shell: dead letters, queues, schedules and jobs."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onefold import Onefold
-from tests.cli.conftest import Operate, Run, read
-from tests.cli.workers import write_app
+from tests.cli.conftest import Operate, read
 from tests.fixtures.place import Place
 
 MINUTE = timedelta(minutes=1)
@@ -258,24 +256,3 @@ def test_an_operator_sees_one_tenant_at_a_time(operate: Operate, onefold: Onefol
 
     assert operate("jobs", "show", job_id).returncode == 1
     assert operate("jobs", "show", job_id, "--tenant", "acme").returncode == 0
-
-
-def test_an_application_can_say_where_its_database_is(
-    onefold_command: Run, sqlite_url: str, tmp_path: Path
-) -> None:
-    place = Place(sqlite_url)
-    write_app(tmp_path, place)
-    with place.open() as onefold:
-        onefold.migrate()
-        onefold.queues.set_limits("mail")
-        onefold.queues.pause("mail")
-    other = "sqlite:///other.db"
-
-    said = onefold_command("queues", "--app", "shop:onefold")
-    beats = onefold_command("queues", "--app", "shop:onefold", ONEFOLD_DATABASE=other)
-    beaten = onefold_command("queues", "--database", sqlite_url, ONEFOLD_APP="nowhere:app")
-    both = onefold_command("queues", "--database", other, "--app", "shop:onefold")
-
-    assert said.stdout == beats.stdout == beaten.stdout
-    assert "mail" in said.stdout
-    assert (both.returncode, "exclude each other" in both.stderr) == (2, True)

@@ -62,6 +62,10 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
 
     url = stored(tmp_path / "flag.db", "flag")
     assert kinds(onefold_command, "--database", url, ONEFOLD_DATABASE="mysql://x") == ["flag"]
+    assert kinds(onefold_command, "--database", url, ONEFOLD_APP="nowhere:app") == ["flag"]
+    assert kinds(onefold_command, "--app", "shop:onefold", ONEFOLD_DATABASE=url) == ["of_app"]
+    both = onefold_command("jobs", "--database", url, "--app", "shop:onefold")
+    assert (both.returncode, "exclude each other" in both.stderr) == (2, True)
 
 
 def test_the_schema_is_the_servers(

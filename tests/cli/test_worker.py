@@ -123,15 +123,6 @@ def listed(operate: Operate) -> list[dict[str, Any]]:
     return json.loads(done.stdout) if done.returncode == 0 else []
 
 
-@pytest.mark.prove
-def test_a_worker_warns_about_queues_that_do_not_match(start: Start) -> None:
-    worker = start("shop:onefold", "--queues", "email emial")
-
-    worker.wait_for("does not serve these declared queues: default.")
-    worker.wait_for("No job is declared for these queues of this worker: email, emial.")
-    assert worker.stop() == 0
-
-
 @pytest.mark.parametrize("kind", ["greet", pytest.param("greet_apart", marks=pytest.mark.prove)])
 def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str) -> None:
     job_id = enqueue(place, kind, name="ann")
