@@ -3,30 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
-from onefold import Busy, Job
+from onefold import Busy
 from tests.examples.deaths import work
 from tests.examples.stories import World
 from tests.examples.test_delivered import Deliveries
-
-
-def _ended(world: World, handlers: ModuleType, job_id: str) -> Job:
-    work(world, [job_id])
-    job: Job = handlers.onefold.get(job_id)
-    return job
-
-
-def test_a_job_whose_product_was_deleted_meanwhile_is_cancelled(
-    world: World, handlers: ModuleType
-) -> None:
-    with world.place.transaction() as connection:
-        connection.execute("insert into product (id, name) values (7, 'Tea')")
-    enqueued = handlers.upsert.index_product.enqueue(7)
-    with world.place.transaction() as connection:
-        connection.execute("delete from product where id = 7")
-
-    job = _ended(world, handlers, enqueued.id)
-
-    assert (job.state, job.reason, job.attempt) == ("cancelled", "product 7 is gone", 1)
 
 
 def test_a_product_is_found_by_the_name_that_it_has_when_the_job_runs(
@@ -39,7 +19,7 @@ def test_a_product_is_found_by_the_name_that_it_has_when_the_job_runs(
     with world.place.transaction() as connection:
         connection.execute("update product set name = 'Coffee' where id = 7")
 
-    _ended(world, handlers, enqueued.id)
+    work(world, [enqueued.id])
 
     assert world.rows("select words from search_entry") == [("coffee",)]
 

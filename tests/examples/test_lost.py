@@ -5,7 +5,6 @@ from types import ModuleType
 
 import pytest
 
-from examples.partner import Partner, find, order
 from onefold import Run
 from tests.examples.deaths import work
 from tests.examples.stories import STORIES, Story, World, ready
@@ -14,17 +13,6 @@ from tests.examples.test_delivered import LEASE
 CALLING = [story for story in STORIES if story.kind in {"charge", "refund", "buy_label"}]
 ATTEMPTS = {"charge": 3, "refund": 1, "buy_label": 1}
 """The bank that remembers keys is asked again; the others are asked what has become of it."""
-
-
-def test_an_order_whose_answer_is_lost_was_executed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Partner() as partner:
-        monkeypatch.setenv("PARTNER_URL", partner.url)
-        partner.loses = 1
-        with pytest.raises(ConnectionResetError):
-            order("/transfers", 100, key="k")
-
-        assert find("/transfers", "k") == "transfers-1"
-        assert order("/transfers", 100, key="k") == "transfers-2"
 
 
 @pytest.mark.parametrize("story", CALLING, ids=str)

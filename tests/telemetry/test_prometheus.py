@@ -11,7 +11,6 @@ from onefold import Job, NewJob, Onefold
 from onefold.events import (
     Event,
     JobEnded,
-    JobOutcome,
     JobsEnqueued,
     JobStarted,
     LeasesExpired,
@@ -73,6 +72,10 @@ COUNTED: list[tuple[Callable[[Job], list[Event]], str, dict[str, str], float]] =
         lambda job: [JobEnded(job, "completed", 2 * SECOND), JobEnded(job, "handed back", SECOND)],
         "onefold_job_duration_seconds_sum", EMAIL, 2,
     ),
+    (
+        lambda job: [JobEnded(job, "dead", SECOND), JobEnded(job, "lost", SECOND)],
+        "onefold_jobs_total", {**EMAIL, "outcome": "dead"}, 1,
+    ),
     (lambda job: [Redelivered(job)] * 2, "onefold_redeliveries_total", EMAIL, 2),
     (
         lambda job: [WriteFenced(job.id, job.kind, job.fence)],
@@ -108,26 +111,6 @@ def test_what_happens_is_counted(job: Job, registry: CollectorRegistry, case: An
     after(registry, *events(job))
 
     assert registry.get_sample_value(name, labels) == value
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    ["completed", "retried", "deferred", "dead", "cancelled", "handed back", "lost"],
-)
-def test_deliveries_are_counted_by_how_they_ended(
-    job: Job, registry: CollectorRegistry, outcome: JobOutcome
-) -> None:
-    after(registry, JobEnded(job, outcome, timedelta(seconds=2)))
-
-    labels = {**EMAIL, "outcome": outcome}
-    assert registry.get_sample_value("onefold_jobs_total", labels) == 1
-
-
-def test_what_never_happened_is_zero_and_not_absent(registry: CollectorRegistry) -> None:
-    after(registry)
-
-    assert registry.get_sample_value("onefold_fenced_writes_total") == 0
-    assert registry.get_sample_value("onefold_lease_expiries_total") == 0
 
 
 def test_kinds_beyond_the_most_share_one_series(registry: CollectorRegistry) -> None:

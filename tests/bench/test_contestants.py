@@ -1,4 +1,4 @@
-"""Keys, new and known: every contestant is played to its end, and the database is counted."""
+"""Keys, new and known, and keyed requests: every contestant is played to its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.duplicate_plan import DUPLICATES
+from bench.http_plan import HTTP
 from bench.play import play
 from bench.usage import PROC
 from bench.values import Contestant, Measurement, Order
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 JOBS = 20
 EACH = [
     pytest.param(each, contestant, id=f"{each.name}: {contestant.name}")
-    for each in DUPLICATES
+    for each in (*DUPLICATES, *(each for each in HTTP if each.database == "sqlite"))
     for contestant in each.contestants
 ]
 
