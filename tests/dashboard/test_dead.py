@@ -73,17 +73,6 @@ def test_the_selected_dead_letters_are_dropped_after_a_confirmation(
     assert states(onefold, made[:1]) == {"dead"}
 
 
-def test_a_refused_confirmation_drops_nothing(onefold: Onefold, visit: Visitor) -> None:
-    made = bury(onefold, 2)
-    visit.open("/dead?queue=many")
-
-    visit.press("Drop all that match")
-    visit.click("Keep")
-
-    assert visit.at == "/dead?queue=many"
-    assert states(onefold, made) == {"dead"}
-
-
 def test_a_dead_letter_that_was_replayed_meanwhile_is_not_dropped(
     onefold: Onefold, visit: Visitor
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from onefold import Onefold
 from onefold.model.statistics import MINUTE, Tally
 from onefold.operations import statistics
-from onefold.testing.jobs import drain
 from tests.dashboard.seed import Seeded
 from tests.dashboard.shop_day import fill_day, save_workers
 from tests.dashboard.visiting import Visitor, parsed
@@ -133,18 +132,3 @@ def test_an_empty_overview_has_examples_that_work(
     assert job.unique_key == "welcome:42"
     visit.open("/")
     assert figure(visit, "Backlog") != "0"
-
-
-def test_a_worker_that_completes_a_job_is_in_the_throughput(
-    onefold: Onefold, visit: Visitor
-) -> None:
-    @onefold.job
-    def greet() -> None:
-        return None
-
-    greet.enqueue()
-    drain(onefold)
-
-    visit.open("/")
-
-    assert figure(visit, "Completed") == "1"

@@ -112,13 +112,10 @@ def test_a_wrong_value_is_shown_at_its_field_and_nothing_is_saved(
     for name, value, why in (
         ("name", "", "must have 1 to"),
         ("name", "payments", "belongs to a queue that exists"),
-        ("endpoint", "shop.example", "must be an http or https URL"),
         ("endpoint", "http://127.0.0.1/", "loopback"),
         ("ack_timeout", "0", "must be 1 to 2592000 seconds"),
-        ("max_attempts", "0", "must be"),
         ("max_attempts", "", "must be given"),
         ("concurrency", "many", "must be a whole number"),
-        ("concurrency", "0", "must be"),
         ("rate_limit", "fast", "must be"),
     ):
         good = {"ack_timeout": "9", "max_attempts": "3", "concurrency": "", "rate_limit": ""}

@@ -66,19 +66,6 @@ def test_a_schedule_is_paused_and_resumed_once(scheduled: Onefold, visit: Visito
     assert visit.page.row("tidy").one(".badge").text == "active"
 
 
-def test_a_schedule_that_was_removed_is_an_error_on_the_page(
-    scheduled: Onefold, visit: Visitor
-) -> None:
-    visit.open("/schedules")
-    scheduled.schedules.delete("tidy")
-
-    visit.press("Pause", within=visit.page.row("tidy"))
-
-    assert visit.notice.startswith("!")
-    assert "tidy" in visit.notice
-    assert "tidy" not in visit.page.texts(".schedule h2")
-
-
 @pytest.mark.parametrize(
     ("cron", "words"),
     [
