@@ -141,25 +141,6 @@ def test_a_handler_that_doubles_fails(onefold_command: Run, shop: Place) -> None
 
 
 @pytest.mark.prove
-def test_a_report_is_text_that_ends_with_a_verdict(
-    onefold_command: Run, sqlite_shop: Place
-) -> None:
-    query = f"select number from {sqlite_shop.effects} group by 1 having count(*) > 1"
-
-    done = onefold_command(
-        "chaos", "shop:onefold", "--yes", *SHORT, "--check", query,
-        "--enqueue", "pay", "--payload", '{"order": {n}}', "--count", "3",
-    )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert "cuts          not possible (SQLite, or a URL with application_name)" in lines
-    assert "jobs          3 completed" in lines
-    assert "check         no rows" in lines
-    assert lines[-1] == "The check holds, and no job is left."
-
-
-@pytest.mark.prove
 def test_jobs_that_are_buried_because_their_workers_vanish_are_replayed(
     onefold_command: Run, sqlite_shop: Place, tmp_path: Path
 ) -> None:

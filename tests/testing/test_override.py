@@ -1,21 +1,17 @@
 """`Onefold.override` points an application at another database, with all that belongs to it."""
 
-import importlib
 import sqlite3
-import warnings
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import fastapi
 import pytest
 
 from onefold import InvalidInput, Onefold, Run
 from onefold.errors import DatabaseUnavailable, UsageError, WrongConnection
-from onefold.testing import adrain, aenqueued, assert_enqueued, drain, enqueued
+from onefold.testing import adrain, aenqueued, drain, enqueued
 from onefold.testing.plugin import new_database
-from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved
 
@@ -87,13 +83,6 @@ def test_after_the_block_the_first_database_is_used_again_as_it_was(
         assert [job.id for job in enqueued(onefold)] == [before.id]
     assert len(contents[place.table("job")]) == 1
     assert contents[place.table("duplicate")] == []
-
-
-def test_an_error_in_the_block_ends_it(onefold: Onefold, url: str) -> None:
-    with pytest.raises(ZeroDivisionError), onefold.override(url):
-        raise ZeroDivisionError
-
-    assert "production" in repr(onefold)
 
 
 def test_blocks_can_be_nested(onefold: Onefold, tmp_path: Path, url: str) -> None:
@@ -176,56 +165,3 @@ def test_what_is_no_url_or_no_clock_is_refused(onefold: Onefold, url: str) -> No
     with pytest.raises(InvalidInput):
         onefold.override(url, clock=wrong)
     assert "production" in repr(onefold)
-
-
-# --- test clients ---------------------------------------------------------------------------------
-
-
-def client_of(app: Any) -> Any:
-    """The test client of Starlette and FastAPI."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it prefers another version of httpx
-        module = importlib.import_module("starlette.testclient")
-    return module.TestClient(app)
-
-
-def fastapi_app(onefold: Onefold) -> fastapi.FastAPI:
-    idempotency = Idempotency(onefold)
-    app = fastapi.FastAPI()
-    idempotency.install(app)
-
-    @app.post("/payments", status_code=201)
-    @idempotency(principal=lambda: "alice", transaction=onefold)
-    async def pay(once: Once) -> dict[str, bool]:
-        await once.within().aenqueue("receipt", {"user": "alice"})
-        return {"paid": True}
-
-    @app.post("/plain")
-    def plain() -> str:
-        return onefold.enqueue("receipt", {"user": "bob"}).id
-
-    return app
-
-
-def test_an_app_of_fastapi_that_was_made_before(onefold: Onefold, url: str) -> None:
-    app = fastapi_app(onefold)
-    done: list[str] = []
-
-    @onefold.job
-    async def receipt(user: str) -> None:
-        done.append(user)
-
-    for _ in range(2):
-        with onefold.override(url), client_of(app) as client:
-            onefold.migrate()
-            answers = [
-                client.post("/payments", headers={"Idempotency-Key": "k-1"}) for _ in range(2)
-            ]
-            client.post("/plain")
-            drain(onefold)
-
-            assert [answer.status_code for answer in answers] == [201, 201]
-            assert answers[1].headers["idempotent-replayed"] == "true"
-            assert_enqueued(onefold, "receipt", {"user": "bob"})
-
-    assert sorted(done) == ["alice", "bob", "bob"]

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from uuid import uuid4
 
@@ -200,36 +199,6 @@ def test_a_user_who_may_not_create_databases_is_named(
     assert f"The user '{name}' of ONEFOLD_TEST_POSTGRES may not create databases" in found.text
 
 
-@pytest.mark.prove
-def test_a_fixture_of_the_application_comes_first(run: type[Run]) -> None:
-    text = """
-        import pytest
-        from onefold import Onefold
-
-        application = Onefold("sqlite:///production.db")
-
-
-        @pytest.fixture
-        def onefold(onefold_url, onefold_clock):
-            with application.override(onefold_url, clock=onefold_clock):
-                application.migrate()
-                yield application
-
-
-        @application.job
-        def send() -> None: ...
-
-
-        def test_the_worker_runs_the_jobs_of_the_application(onefold_worker):
-            send.enqueue()
-            assert len(onefold_worker.drain()) == 1
-    """
-    found = run(text)
-
-    found.result.assert_outcomes(passed=1)
-    assert not (run.pytester.path / "production.db").exists()
-
-
 @pytest.mark.parametrize("marker", ["anyio", *proved("onefold_postgres")])
 def test_async_tests_may_use_the_fixtures(
     run: type[Run], marker: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
@@ -255,15 +224,3 @@ def test_async_tests_may_use_the_fixtures(
             assert len(await onefold_worker.adrain()) == 1
     """
     run(text.replace("MARKER", marker), "-p", "anyio").result.assert_outcomes(passed=1)
-
-
-def test_pytest_loads_the_plugin_by_itself() -> None:
-    (declared,) = (
-        line
-        for line in (Path(__file__).parents[2] / "pyproject.toml").read_text().splitlines()
-        if line == 'onefold = "onefold.testing.plugin"'
-    )
-
-    assert declared
-    for found in entry_points(group="pytest11", name="onefold"):
-        assert found.value == "onefold.testing.plugin"

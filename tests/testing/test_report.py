@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import Defer, InvalidInput, Run, UsageError
-from onefold.testing import NotIdempotent, RouteRequest, assert_idempotent, effect, enqueued
+from onefold.testing import NotIdempotent, assert_idempotent, effect, enqueued
 from tests.testing.zoo import Shop
 
 HERE = Path(__file__)
@@ -161,8 +161,6 @@ def test_wrong_input_is_a_sentence(shop: Shop) -> None:
         assert_idempotent(function)
     with pytest.raises(InvalidInput, match=r"handler.* must be a job, a route or a function"):
         assert_idempotent(7, onefold=shop.onefold)
-    with pytest.raises(InvalidInput, match=r"followed_by must be calls of the job, job\.call"):
-        assert_idempotent(job, followed_by=[RouteRequest("GET", "/")])
     with pytest.raises(UsageError, match="max_crashes"):
         assert_idempotent(job, **options)
 
