@@ -17,7 +17,7 @@ import httpx
 import psycopg
 import psycopg_pool
 import pytest
-from django.db import connections, models, transaction
+from django.db import connections, transaction
 from flask import Flask
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -41,35 +41,6 @@ Transact: TypeAlias = Callable[[str], Any]
 DOUBLED = "insert into payment (order_id, amount) values (7, 5)"
 ONCE = "insert into receipt values (7, 'paid') on conflict do nothing"
 KILLED = "Killed here, and delivered again"
-
-
-class Payment(models.Model):
-    """A row of the table `payment`."""
-
-    id: "models.AutoField[int, int]" = models.AutoField(primary_key=True)
-    order_id: "models.IntegerField[int, int]" = models.IntegerField()
-    amount: "models.IntegerField[int, int]" = models.IntegerField()
-
-    class Meta:
-        app_label = "kit"
-        db_table = "payment"
-
-    def __str__(self) -> str:
-        return str(self.order_id)
-
-
-class Receipt(models.Model):
-    """A row of the table `receipt`."""
-
-    order_id: "models.IntegerField[int, int]" = models.IntegerField(primary_key=True)
-    text: "models.CharField[str, str]" = models.CharField(max_length=100)
-
-    class Meta:
-        app_label = "kit"
-        db_table = "receipt"
-
-    def __str__(self) -> str:
-        return self.text
 
 
 def _url(shop: Shop) -> str:
@@ -148,14 +119,8 @@ def with_django(url: str) -> Generator[Transact]:
     alias = add_database(database_settings(Store("sqlite", url)))
 
     def transact(sql: str) -> None:
-        with transaction.atomic(using=alias):
-            if sql == DOUBLED:
-                Payment.objects.using(alias).create(order_id=7, amount=5)
-            elif sql == ONCE:
-                rows = [Receipt(order_id=7, text="paid")]
-                Receipt.objects.using(alias).bulk_create(rows, ignore_conflicts=True)
-            else:
-                Payment.objects.using(alias).exists()
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            cursor.execute(sql)
 
     yield transact
     connections.close_all()
@@ -350,28 +315,21 @@ async def test_the_transaction_of_an_async_engine(shop: Shop) -> None:
 # --- functions with a connection ------------------------------------------------------------------
 
 
-def _execute(connection: Any, sql: str) -> None:
-    connection.execute(text(sql) if isinstance(connection, Session) else sql)
-
-
-def _connects(shop: Shop) -> list[Callable[[], Any]]:
-    engine = create_engine(_alchemy(_url(shop), "pysqlite", "psycopg"), poolclass=NullPool)
-    return [shop.connect, sessionmaker(engine)]
+def _is_checked(function: Callable[..., Any], **options: Any) -> None:
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(function, DOUBLED, **options)
+    _seen(caught.value)
+    assert assert_idempotent(function, ONCE, **options).crash_points >= 3
 
 
 @pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_function_with_a_connection(shop: Shop, number: int) -> None:
-    connect = _connects(shop)[number]
+def test_a_function_with_a_connection_or_a_session(shop: Shop) -> None:
+    def function(connection: Any, sql: str) -> None:
+        connection.execute(text(sql) if isinstance(connection, Session) else sql)
 
-    def bad(connection: Any, sql: str) -> None:
-        _execute(connection, sql)
-
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(bad, DOUBLED, database=_url(shop), connect=connect)
-    _seen(caught.value)
-    coverage = assert_idempotent(bad, ONCE, database=_url(shop), connect=connect)
-    assert coverage.crash_points >= 3
+    engine = create_engine(_alchemy(_url(shop), "pysqlite", "psycopg"), poolclass=NullPool)
+    for connect in (shop.connect, sessionmaker(engine)):
+        _is_checked(function, database=_url(shop), connect=connect)
 
 
 async def _apsycopg(shop: Shop) -> Any:
@@ -386,11 +344,14 @@ async def _asyncpg(shop: Shop) -> Any:
     return await asyncpg.connect(_url(shop))
 
 
-@pytest.mark.parametrize(
+each_async_driver = pytest.mark.parametrize(
     ("shop", "connect"),
     [("sqlite", _aiosqlite), ("postgres", _apsycopg), ("postgres", _asyncpg)],
     indirect=["shop"],
 )
+
+
+@each_async_driver
 def test_an_async_function_with_a_connection(
     shop: Shop, connect: Callable[[Shop], Awaitable[Any]]
 ) -> None:
@@ -401,11 +362,7 @@ def test_an_async_function_with_a_connection(
         else:
             await connection.execute(sql)
 
-    options: dict[str, Any] = {"database": _url(shop), "connect": lambda: connect(shop)}
-    with pytest.raises(NotIdempotent) as caught:
-        assert_idempotent(function, DOUBLED, **options)
-    _seen(caught.value)
-    assert assert_idempotent(function, ONCE, **options).crash_points >= 3
+    _is_checked(function, database=_url(shop), connect=lambda: connect(shop))
 
 
 @pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
@@ -416,15 +373,12 @@ def test_the_usual_driver_opens_the_connection_by_itself(shop: Shop) -> None:
     async def afunction(connection: Any, sql: str) -> None:
         await connection.execute(sql)
 
-    on_postgres = _url(shop).startswith("postgresql")
-    if not on_postgres:
+    _is_checked(function, database=_url(shop))
+    if _url(shop).startswith("postgresql"):
+        _is_checked(afunction, database=_url(shop))
+    else:
         with pytest.raises(UsageError, match="give connect="):
             assert_idempotent(afunction, ONCE, database=_url(shop))
-    for each in (function, afunction) if on_postgres else (function,):
-        with pytest.raises(NotIdempotent) as caught:
-            assert_idempotent(each, DOUBLED, database=_url(shop))
-        _seen(caught.value)
-        assert assert_idempotent(each, ONCE, database=_url(shop)).crash_points >= 3
 
 
 # --- transactions that are left open --------------------------------------------------------------
@@ -446,11 +400,7 @@ def test_a_handler_that_leaves_its_transaction_open_blocks_nothing(shop: Shop) -
         connection.close()
 
 
-@pytest.mark.parametrize(
-    ("shop", "connect"),
-    [("sqlite", _aiosqlite), ("postgres", _apsycopg), ("postgres", _asyncpg)],
-    indirect=["shop"],
-)
+@each_async_driver
 async def test_an_async_handler_that_leaves_its_transaction_open_blocks_nothing(
     shop: Shop, connect: Callable[[Shop], Awaitable[Any]]
 ) -> None:
