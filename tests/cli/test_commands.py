@@ -74,13 +74,14 @@ def test_an_error_of_the_caller_is_a_sentence_and_status_2(onefold_command: Run)
 
 
 def test_an_error_of_the_world_is_a_sentence_and_status_1(onefold_command: Run) -> None:
-    for arguments in (
-        ("migrate", "--database", "sqlite:///no/such/folder/app.db"),
-        ("migrate", "--database", "postgresql://nobody@127.0.0.1:1/nowhere"),
+    away = "postgresql://nobody@127.0.0.1:1/nowhere"
+    for command, url in (
+        ("migrate", "sqlite:///no/such/folder/app.db"),
+        *((command, away) for command in ("migrate", "status", "workers", "top")),
     ):
-        done = onefold_command(*arguments)
+        done = onefold_command(command, "--database", url)
 
-        assert done.returncode == 1, arguments
+        assert (done.returncode, done.stdout) == (1, ""), command
         assert done.stderr.startswith("onefold: ")
         assert "Traceback" not in done.stderr
 

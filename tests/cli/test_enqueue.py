@@ -7,7 +7,7 @@ import pytest
 
 from onefold import Onefold
 from tests.cli.conftest import Operate, Run, read
-from tests.cli.test_operators import MINUTE, NOBODY, bury, states
+from tests.cli.test_operators import MINUTE, bury, states
 from tests.fixtures.place import Place
 
 
@@ -111,15 +111,3 @@ def test_a_job_that_waits_is_run_now(operate: Operate, place: Place, onefold: On
     assert operate("jobs", "retry", dead).stdout == f"Replayed {dead}.\n"
     assert states(place, later, failing, dead) == ["ready", "retrying", "ready"]
     assert len(onefold.deliveries.take(worker="w", lease=MINUTE, limit=9)) == 3
-
-
-def test_a_job_that_cannot_run_again_is_refused(operate: Operate, onefold: Onefold) -> None:
-    onefold.enqueue("email")
-    onefold.deliveries.finish(done := onefold.deliveries.take(worker="w", lease=MINUTE))
-
-    refused = operate("jobs", "retry", done[0].id)
-
-    assert refused.returncode == 1
-    assert "replay runs an ended one again" in refused.stderr
-    assert operate("jobs", "retry", NOBODY).returncode == 1
-    assert operate("jobs", "retry", "nobody").returncode == 2

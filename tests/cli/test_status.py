@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onefold import Onefold
-from tests.cli.conftest import ONEFOLD, Operate, Run, read
+from tests.cli.conftest import ONEFOLD, Operate, read
 from tests.cli.test_operators import MINUTE, bury
 from tests.fixtures.place import Place
 
@@ -60,14 +60,6 @@ def test_an_empty_database_says_what_to_do_next(operate: Operate, onefold: Onefo
     assert "No job has failed." in text
     assert operate("workers").stdout == "No worker runs. Start one: onefold worker MODULE:APP\n"
     assert read(operate("workers", "--json")) == []
-
-
-def test_a_database_that_is_away_is_one_sentence(onefold_command: Run) -> None:
-    for command in ("status", "workers", "top"):
-        done = onefold_command(command, "--database", "postgresql://nobody@127.0.0.1:1/nowhere")
-
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("onefold: ")
 
 
 def on_terminal(columns: int, *arguments: str, folder: Path, **variables: str) -> str:

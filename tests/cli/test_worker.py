@@ -145,20 +145,6 @@ def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str
     assert state(place, job_id) == "completed"
 
 
-@pytest.mark.prove
-def test_a_job_that_fails_is_logged_with_what_it_raised(start: Start, place: Place) -> None:
-    job_id = enqueue(place, "fail")
-    worker = start("shop:onefold", "--log-format", "json")
-
-    line = worker.wait_for_json("was retried")
-
-    assert worker.stop() == 0
-    assert line["level"] == "warning"
-    assert (line["job_id"], line["kind"], line["attempt"]) == (job_id, "fail", 1)
-    assert "ValueError: no such luck" in line["message"]
-    assert "in fail" in line["exception"]
-
-
 def test_a_job_that_is_completed_has_a_line_unless_it_is_to_be_quiet(
     start: Start, place: Place
 ) -> None:

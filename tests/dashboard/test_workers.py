@@ -5,7 +5,6 @@ import os
 
 from onefold import Onefold
 from onefold.model.queue import QueueSettings
-from tests.dashboard.seed import Seeded
 from tests.dashboard.shop_day import save_workers
 from tests.dashboard.visiting import Visitor
 from tests.fixtures.colours import Store
@@ -41,16 +40,6 @@ def test_a_worker_appears_with_the_job_that_it_runs_and_disappears_when_it_stops
     page = visit.open("/workers")
     assert page.one("main h2").text == "No worker runs"
     assert page.one(".empty pre").text == "onefold worker MODULE:APP"
-
-
-def test_the_job_of_a_worker_is_one_click_away(
-    onefold: Onefold, seeded: Seeded, visit: Visitor
-) -> None:
-    save_workers(onefold)
-
-    page = visit.open("/workers")
-
-    assert page.link("render_invoice") == f"/jobs/{seeded.running}"
 
 
 def test_only_the_operator_sees_workers(onefold: Onefold, visit: Visitor) -> None:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from onefold import Cancel, Job, LeaseLost, Run
 from tests.examples.stories import Story, World, ready
 
@@ -49,35 +51,24 @@ class Deliveries:
         return bool(self.onefold.get(job.id).state == "completed")
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 def test_a_job_that_is_delivered_twice_has_its_effect_once(
-    story: Story, world: World, handlers: ModuleType
+    story: Story, world: World, handlers: ModuleType, *, is_late: bool
 ) -> None:
+    """The first worker works before the second one, or wakes up after it."""
     job_id = ready(story, world, handlers, 1)
     deliveries = Deliveries(handlers)
 
-    job = deliveries.take()
-    deliveries.run(job)
-    if not deliveries.is_done(job):
-        job = deliveries.take_again(job)
+    first = deliveries.take()
+    if not is_late:
+        deliveries.run(first)
+    if not deliveries.is_done(first):
+        job = deliveries.take_again(first)
         value = deliveries.run(job)
         if not deliveries.is_done(job):
             deliveries.finish(job, value)
-
-    assert story.effects(world, 1, job_id) == story.once
-
-
-def test_a_worker_that_wakes_up_late_adds_nothing(
-    story: Story, world: World, handlers: ModuleType
-) -> None:
-    job_id = ready(story, world, handlers, 1)
-    deliveries = Deliveries(handlers)
-
-    late = deliveries.take()
-    job = deliveries.take_again(late)
-    value = deliveries.run(job)
-    if not deliveries.is_done(job):
-        deliveries.finish(job, value)
-    with suppress(LeaseLost):
-        deliveries.run(late)
+    if is_late:
+        with suppress(LeaseLost):
+            deliveries.run(first)
 
     assert story.effects(world, 1, job_id) == story.once

@@ -384,24 +384,6 @@ def outbox_with_random_ids(shop: Shop) -> Pair:
 
 
 @animal
-def delete_then_insert_in_two_commits(shop: Shop) -> Pair:
-    """Between the two, another delivery inserts its own row."""
-
-    def bad(order_id: int) -> None:
-        with shop.connect() as tx:
-            tx.execute(shop.sql("delete from payment where order_id = ?"), (order_id,))
-            tx.commit()
-            shop.pay(tx, order_id)
-
-    def good(order_id: int, run: Run) -> None:
-        with run.transaction() as tx:
-            tx.execute(shop.sql("delete from payment where order_id = ?"), (order_id,))
-            shop.pay(tx, order_id)
-
-    return bad, good
-
-
-@animal
 def claim_before_the_work(shop: Shop) -> Pair:
     """`run.once` guards an empty block, and the effect comes after it."""
 
