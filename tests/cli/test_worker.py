@@ -54,19 +54,29 @@ def enqueue(place: Place, kind: str, **payload: str) -> str:
         return onefold.enqueue(kind, payload).id
 
 
-def test_a_worker_says_where_it_works_on_what_and_what_it_promises(
-    start: Start, place: Place
+def test_a_worker_says_what_it_does_and_is_listed_while_it_runs(
+    start: Start, place: Place, operate: Operate
 ) -> None:
-    worker = start("shop:onefold", "--queues", "email,default:5", "--concurrency", "7")
+    worker = start(
+        "shop:onefold", "--name", "till", "--queues", "email,default:5", "--concurrency", "7"
+    )
 
     worker.wait_for("lands once")
     report = "".join(worker.heard)
-    assert worker.stop() == 0
+    (till,) = until(lambda: listed(operate))
+    text = operate("workers").stdout
+
     assert (place.schema if place.on_postgres else "onefold.db") in report
     assert "Queues: email, default (at most 5)" in report
     assert "Kinds: fail, greet, greet_apart, wait_for" in report
     assert "7 handlers at once" in report
     assert "at least once" in report
+    assert (till["name"], till["queues"]) == ("till", ["email", "default"])
+    assert (till["concurrency"], till["running"], till["alive"]) == (7, 0, True)
+    assert "till" in text
+    assert "1 worker alive." in operate("doctor").stdout
+    assert worker.stop() == 0
+    assert listed(operate) == []
 
 
 MAIL = """
@@ -103,20 +113,6 @@ def test_a_worker_without_queues_serves_what_is_declared(
     assert worker.stop() == 0
 
 
-def test_workers_that_run_are_listed(start: Start, place: Place, operate: Operate) -> None:
-    worker = start("shop:onefold", "--name", "till", "--concurrency", "7", "--queues", "mail")
-
-    (till,) = until(lambda: listed(operate))
-    text = operate("workers").stdout
-
-    assert (till["name"], till["queues"], till["concurrency"]) == ("till", ["mail"], 7)
-    assert (till["running"], till["alive"]) == (0, True)
-    assert "till" in text
-    assert "1 worker alive." in operate("doctor").stdout
-    assert worker.stop() == 0
-    assert listed(operate) == []
-
-
 def listed(operate: Operate) -> list[dict[str, Any]]:
     """The workers; none before the first migration."""
     done = operate("workers", "--json")
@@ -129,9 +125,9 @@ def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str
     worker = start("shop:onefold", "--log-format", "json", "--name", "w-1")
 
     line = worker.wait_for_json("hello ann")
-    status = worker.stop()
+    ended = worker.wait_for_json("was completed")
 
-    assert status == 0
+    assert worker.stop() == 0
     assert line.pop("time")
     assert line == {
         "level": "info",
@@ -142,23 +138,18 @@ def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str
         "attempt": 1,
         "worker": "w-1",
     }
+    assert (ended["level"], ended["job_id"], ended["state"]) == ("info", job_id, "completed")
     assert state(place, job_id) == "completed"
 
 
-def test_a_job_that_is_completed_has_a_line_unless_it_is_to_be_quiet(
+def test_a_job_that_is_completed_has_no_line_if_the_worker_is_quiet(
     start: Start, place: Place
 ) -> None:
-    first = enqueue(place, "greet", name="ann")
-    worker = start("shop:onefold", "--log-format", "json")
-    line = worker.wait_for_json("was completed")
-    assert worker.stop() == 0
-    assert (line["level"], line["job_id"], line["state"]) == ("info", first, "completed")
-
-    second = enqueue(place, "greet", name="bob")
-    third = enqueue(place, "fail")
+    done = enqueue(place, "greet", name="bob")
+    failed = enqueue(place, "fail")
     quiet = start("shop:onefold", "--quiet", "--poll", "200ms")
-    quiet.wait_for(f"Job {third} (fail) was retried in attempt 1 after ")
-    until(lambda: state(place, second) == "completed")
+    quiet.wait_for(f"Job {failed} (fail) was retried in attempt 1 after ")
+    until(lambda: state(place, done) == "completed")
     assert quiet.stop() == 0
     assert "was completed" not in "".join(quiet.heard)
 

@@ -97,32 +97,24 @@ async def test_an_enqueue_is_a_producers_span(onefold: Coloured, traces: Traces)
     }
 
 
-async def test_a_duplicate_that_is_refused_as_asked_is_no_failure(
+async def test_an_enqueue_that_fails_is_a_span_that_failed_unless_it_was_refused_as_asked(
     onefold: Coloured, traces: Traces
 ) -> None:
-    holder = await onefold.enqueue("email", unique_key="k")
+    holder = await onefold.enqueue("email", {"to": 1}, unique_key="k")
     instrument(onefold.target, traces.provider)
 
     with pytest.raises(AlreadyEnqueued):
-        await onefold.enqueue("email", unique_key="k", on_duplicate="raise")
-
-    assert attributes_of(traces.last)["onefold.duplicate"] is True
-    assert attributes_of(traces.last)["messaging.message.id"] == holder.id
-    assert traces.last.status.status_code is StatusCode.UNSET
-
-
-async def test_an_enqueue_that_fails_is_a_span_that_failed(
-    onefold: Coloured, traces: Traces
-) -> None:
-    await onefold.enqueue("email", {"to": 1}, unique_key="k")
-    instrument(onefold.target, traces.provider)
-
+        await onefold.enqueue("email", {"to": 1}, unique_key="k", on_duplicate="raise")
     with pytest.raises(KeyReused):
         await onefold.enqueue("email", {"to": 2}, unique_key="k", on_mismatch="raise")
 
-    assert traces.last.status.status_code is StatusCode.ERROR
-    assert attributes_of(traces.last)["error.type"] == "onefold.errors.KeyReused"
-    assert [event.name for event in traces.last.events] == ["exception"]
+    refused, failed = traces.spans
+    assert attributes_of(refused)["onefold.duplicate"] is True
+    assert attributes_of(refused)["messaging.message.id"] == holder.id
+    assert refused.status.status_code is StatusCode.UNSET
+    assert failed.status.status_code is StatusCode.ERROR
+    assert attributes_of(failed)["error.type"] == "onefold.errors.KeyReused"
+    assert [event.name for event in failed.events] == ["exception"]
 
 
 def test_an_enqueue_that_is_cancelled_ends_its_span(sqlite_url: str, traces: Traces) -> None:

@@ -86,20 +86,6 @@ def test_a_route_that_refuses_the_request_proves_nothing(shop: Shop) -> None:
 
 
 @on_sqlite
-def test_a_route_may_answer_201_first_and_200_to_a_repeated_request(shop: Shop) -> None:
-    app = flask.Flask("shop")
-
-    @app.post("/orders")
-    def order() -> Any:
-        with closing(shop.connect()) as connection:
-            is_new = connection.execute(ONCE).rowcount
-            connection.commit()
-        return {"id": 7}, 201 if is_new else 200
-
-    assert_idempotent(app, RouteRequest("POST", "/orders"), onefold=shop.onefold)
-
-
-@on_sqlite
 def test_an_async_function_prepares_each_scenario(shop: Shop) -> None:
     prepared: list[int] = []
 
