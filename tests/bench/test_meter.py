@@ -12,7 +12,7 @@ from bench.usage import PROC, cpu_seconds
 
 pytestmark = pytest.mark.skipif(not PROC.exists(), reason="this system has no /proc")
 
-WORK = b"select count(*) from generate_series(1, 300000)"
+WORK = b"select count(*) from generate_series(1, 1000000)"
 
 
 @pytest.fixture

@@ -18,17 +18,14 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
-from uuid import uuid4
 
-import psycopg
 import pytest
 from django.db import connections
-from psycopg import sql
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from onefold.django import get_onefold
+from onefold.testing.plugin import new_database
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
 from tests.fixtures.colours import Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
@@ -37,11 +34,8 @@ from tests.fixtures.django_connections import add_database, database_settings, r
 @pytest.fixture
 def dsn(postgres_url: str) -> Iterator[str]:
     """The URL of a new database for one test."""
-    name = f"docs_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with new_database(postgres_url) as url:
+        yield url
 
 
 @pytest.fixture

@@ -4,14 +4,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from urllib.parse import urlsplit
-from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from examples.partner import Partner
+from onefold.testing.plugin import new_database
 from tests.examples.stories import STORIES, Story, World
 from tests.fixtures.place import Place
 
@@ -22,12 +19,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     if request.param == "sqlite":
         yield _migrated(Place(request.getfixturevalue("sqlite_url")))
         return
-    server: str = request.getfixturevalue("postgres_url")
-    name = f"examples_{uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield _migrated(Place(urlsplit(server)._replace(path=f"/{name}").geturl()))
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with new_database(request.getfixturevalue("postgres_url")) as url:
+        yield _migrated(Place(url))
 
 
 def _migrated(place: Place) -> Place:

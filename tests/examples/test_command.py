@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import examples
-from tests.cli.workers import Process
 from tests.examples.stories import STORIES, World
 from tests.fixtures.patience import HANG
 
@@ -77,14 +76,3 @@ def test_an_example_that_does_not_exist_is_told_with_those_that_do(tmp_path: Pat
 
     assert done.returncode == 1
     assert "python -m examples.handlers existence_check|upsert" in done.stderr
-
-
-def test_the_worker_of_the_command_line_knows_all_of_them(world: World) -> None:
-    worker = Process(ROOT, "examples.handlers:onefold", ONEFOLD_DATABASE=world.place.url)
-    try:
-        line = worker.wait_for("Kinds:")
-        assert worker.stop() == 0
-    finally:
-        worker.kill()
-
-    assert all(story.kind in line for story in STORIES)

@@ -3,7 +3,15 @@
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import (
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from functools import partial
 from itertools import product
 from pathlib import Path
 from queue import Queue
@@ -61,34 +69,30 @@ def _alchemy(url: str, sqlite: str, postgres: str) -> str:
 # --- each driver: a block in which `transact(sql)` runs a statement in a transaction --------------
 
 
-@contextmanager
-def with_sqlite3(url: str) -> Generator[Transact]:
-    def transact(sql: str) -> None:
-        with closing(sqlite3.connect(_path(url))) as connection, connection:
-            connection.execute(sql)
-
-    yield transact
+def each_time(run: Callable[[str, str], Any]) -> Callable[[str], Any]:
+    """Of a driver that opens a connection for each transaction."""
+    return lambda url: nullcontext(partial(run, url))
 
 
-@contextmanager
-def with_sqlite3_cursor(url: str) -> Generator[Transact]:
-    def transact(sql: str) -> None:
-        with closing(sqlite3.connect(_path(url), isolation_level=None)) as connection:
-            cursor = connection.cursor()
-            cursor.execute("begin immediate")
-            cursor.execute(sql)
-            cursor.execute("commit")
-
-    yield transact
+@each_time
+def with_sqlite3(url: str, sql: str) -> None:
+    with closing(sqlite3.connect(_path(url))) as connection, connection:
+        connection.execute(sql)
 
 
-@contextmanager
-def with_psycopg(url: str) -> Generator[Transact]:
-    def transact(sql: str) -> None:
-        with psycopg.connect(url) as connection:
-            connection.execute(sql.encode())
+@each_time
+def with_sqlite3_cursor(url: str, sql: str) -> None:
+    with closing(sqlite3.connect(_path(url), isolation_level=None)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("begin immediate")
+        cursor.execute(sql)
+        cursor.execute("commit")
 
-    yield transact
+
+@each_time
+def with_psycopg(url: str, sql: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(sql.encode())
 
 
 @contextmanager
@@ -138,36 +142,27 @@ SYNC = {
 }
 
 
-@asynccontextmanager
-async def with_aiosqlite(url: str) -> AsyncGenerator[Transact]:
-    async def transact(sql: str) -> None:
-        async with aiosqlite.connect(_path(url)) as connection:
-            await connection.execute_insert(sql)
-            await connection.commit()
-
-    yield transact
+@each_time
+async def with_aiosqlite(url: str, sql: str) -> None:
+    async with aiosqlite.connect(_path(url)) as connection:
+        await connection.execute_insert(sql)
+        await connection.commit()
 
 
-@asynccontextmanager
-async def with_async_psycopg(url: str) -> AsyncGenerator[Transact]:
-    async def transact(sql: str) -> None:
-        async with await psycopg.AsyncConnection.connect(url) as connection:
-            await connection.execute(sql.encode())
-
-    yield transact
+@each_time
+async def with_async_psycopg(url: str, sql: str) -> None:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute(sql.encode())
 
 
-@asynccontextmanager
-async def with_asyncpg(url: str) -> AsyncGenerator[Transact]:
-    async def transact(sql: str) -> None:
-        connection = await asyncpg.connect(url)
-        try:
-            async with connection.transaction():
-                await connection.execute(sql)
-        finally:
-            await connection.close()
-
-    yield transact
+@each_time
+async def with_asyncpg(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            await connection.execute(sql)
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
