@@ -141,15 +141,6 @@ def test_the_database_is_as_it_was_before(shop: Shop, *, fails: bool) -> None:
     assert enqueued(shop.onefold) == []
 
 
-def test_a_handler_that_always_fails_raises_its_own_error(shop: Shop) -> None:
-    @shop.onefold.job
-    def fails() -> None:
-        raise ZeroDivisionError("by design")
-
-    with pytest.raises(ZeroDivisionError, match="by design"):
-        assert_idempotent(fails)
-
-
 def test_wrong_input_is_a_sentence(shop: Shop) -> None:
     @shop.onefold.job
     def job() -> None: ...
