@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from onefold import Onefold
 from onefold.cli import main
 from tests.fixtures.colours import pytest_pyfunc_call
+from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place, place, postgres_place
 
 __all__ = ["place", "postgres_place", "pytest_pyfunc_call"]
@@ -30,6 +32,23 @@ class Done(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+def run_apart(
+    *command: str | Path, folder: Path | None = None, stdout: Any = subprocess.PIPE, **more: str
+) -> "Done":
+    """A command in a process of its own, with more variables in its environment."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **more},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=HANG,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 import json
 import sqlite3
-import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ONEFOLD, Run
+from tests.cli.conftest import ONEFOLD, Run, run_apart
 from tests.cli.test_status import on_terminal
 from tests.fixtures.place import Place
 
@@ -123,9 +122,7 @@ def test_a_copy_has_no_more_readers_than_its_database(
 def test_a_full_disk_is_one_sentence_and_leaves_no_file(file: Place, tmp_path: Path) -> None:
     command = f"ulimit -f 100; exec {ONEFOLD} backup copy.db --database {file.url}"
 
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_apart("bash", "-c", command, folder=tmp_path)
 
     assert done.returncode == 1
     assert "the copy to copy.db failed" in done.stderr

@@ -1,4 +1,3 @@
-import subprocess
 import sys
 from pathlib import Path
 
@@ -6,8 +5,7 @@ import pytest
 
 from onefold import __version__
 from onefold.cli import without_passwords
-from tests.cli.conftest import Run
-from tests.fixtures.patience import HANG
+from tests.cli.conftest import Run, run_apart
 
 
 def test_the_version_is_printed_by_a_command_and_by_an_option(onefold_command: Run) -> None:
@@ -41,14 +39,7 @@ def test_without_its_parts_a_command_says_what_to_install(
     url = migrated_sqlite_url if command == "top" else "sqlite:///new.db"
     program = f"import sys; sys.modules[{part!r}] = None\nfrom onefold.cli import main; main()"
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, command, "--database", url],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG,
-    )
+    done = run_apart(sys.executable, "-c", program, command, "--database", url, folder=tmp_path)
 
     assert done.returncode == 2
     assert done.stderr.startswith("onefold: ")
@@ -87,9 +78,7 @@ def test_an_error_of_the_world_is_a_sentence_and_status_1(onefold_command: Run) 
 
 
 def test_the_package_is_the_command_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "onefold", "version"], capture_output=True, text=True, check=False
-    )
+    done = run_apart(sys.executable, "-m", "onefold", "version")
 
     assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
 

@@ -8,21 +8,13 @@ from pathlib import Path
 import pytest
 
 from onefold.cli.demo.world import Effects
-from tests.cli.conftest import ONEFOLD
-from tests.fixtures.patience import HANG
+from tests.cli.conftest import ONEFOLD, run_apart
 
 SENTENCE = r"requested (\d+) times · done (\d+) times · lost (\d+) · doubled (\d+)"
 
 
 def test_every_purchase_is_done_once_with_onefold_and_often_without(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(ONEFOLD), "demo", "--count", "32"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG,
-    )
+    done = run_apart(ONEFOLD, "demo", "--count", "32", TMPDIR=str(tmp_path))
 
     assert (done.returncode, done.stderr) == (0, "")
     ours, plain = ([int(number) for number in each] for each in re.findall(SENTENCE, done.stdout))

@@ -12,17 +12,12 @@ from tests.cli.conftest import Done, Operate, Run
 from tests.fixtures.place import Place
 
 
-@pytest.fixture(autouse=True)
-def migrated(place: Place) -> None:
-    with place.open() as onefold:
-        onefold.migrate()
-
-
 def examined(done: Done) -> dict[str, dict[str, Any]]:
     """The findings by check; the last of each."""
     return {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
 
 
+@pytest.mark.usefixtures("onefold")
 def test_a_database_is_examined(operate: Operate, place: Place) -> None:
     found = examined(operate("doctor", "--json"))
     text = operate("doctor").stdout.splitlines()
@@ -39,6 +34,7 @@ def test_a_database_is_examined(operate: Operate, place: Place) -> None:
     assert "\x1b" not in "".join(text)
 
 
+@pytest.mark.usefixtures("onefold")
 def test_a_missing_index_is_a_problem_with_a_fix(operate: Operate, place: Place) -> None:
     index = "onefold_job_keep"
     with place.connection() as connection:

@@ -1,10 +1,9 @@
 """`run_worker`: a worker without a command line, in a program's main thread or in another."""
 
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.fixtures.patience import HANG
+from tests.cli.conftest import Done, run_apart
 from tests.fixtures.place import Place
 
 BEGINNING = """
@@ -38,16 +37,9 @@ print(done.wait(120), signal.getsignal(signal.SIGTERM) is before)
 """
 
 
-def run(place: Place, folder: Path, program: str) -> "subprocess.CompletedProcess[str]":
+def run(place: Place, folder: Path, program: str) -> Done:
     beginning = BEGINNING.format(url=place.url, schema=place.schema)
-    return subprocess.run(
-        [sys.executable, "-c", beginning + program],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG,
-    )
+    return run_apart(sys.executable, "-c", beginning + program, folder=folder)
 
 
 def test_a_program_goes_on_when_its_worker_was_stopped(place: Place, tmp_path: Path) -> None:

@@ -84,13 +84,12 @@ def test_a_declared_job_has_its_own_options_and_checks_its_payload(
     assert "to" in wrong.stderr
 
 
-def test_a_payload_can_be_piped_in(onefold_command: Run, sqlite_url: str) -> None:
-    where = ("--database", sqlite_url)
-    onefold_command("migrate", *where)
+def test_a_payload_can_be_piped_in(onefold_command: Run, migrated_sqlite_url: str) -> None:
+    where = ("--database", migrated_sqlite_url)
 
     done = onefold_command("enqueue", "email", "-", "--json", *where, stdin='{"to": [1, 2]}')
 
-    with Place(sqlite_url).open() as onefold:
+    with Place(migrated_sqlite_url).open() as onefold:
         job = onefold.get(json.loads(done.stdout)["id"])
     assert job is not None
     assert job.payload == {"to": [1, 2]}

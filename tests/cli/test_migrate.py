@@ -1,5 +1,4 @@
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from datetime import timedelta
@@ -10,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from onefold import Onefold, ShardsDiffer
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, run_apart
 
 
 def test_a_sqlite_file_is_migrated_once(onefold_command: Run, tmp_path: Path) -> None:
@@ -99,9 +98,7 @@ def test_the_sql_for_postgres_is_printed_without_its_driver() -> None:
         "from onefold.cli import main; main()"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = run_apart(sys.executable, "-c", program)
 
     assert done.returncode == 0
     assert done.stdout.startswith("begin;\n")

@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from onefold.cli import ExitCode
 from onefold.cli.commands import app
-from tests.cli.conftest import ONEFOLD, Run
+from tests.cli.conftest import ONEFOLD, Run, run_apart
 from tests.docs.pages import DOCS
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
@@ -57,28 +57,18 @@ def test_every_exit_code_is_in_the_reference() -> None:
 
 def test_a_command_ends_quietly_if_its_reader_does(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
-        onefold.migrate()
         for number in range(500):
             onefold.enqueue("email", {"number": number, "text": "x" * 500})
     command = f"{ONEFOLD} jobs --limit 500 --json --database {sqlite_url} | head -c 10"
 
-    done = subprocess.run(
-        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_apart("bash", "-c", command, folder=tmp_path)
 
     assert (done.stdout, done.stderr) == ('{\n  "jobs"', "")
 
 
 def test_a_full_disk_is_one_sentence_also_for_the_help(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [str(ONEFOLD), "--help"],
-            cwd=tmp_path,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = run_apart(ONEFOLD, "--help", folder=tmp_path, stdout=full)
 
     assert done.returncode == ExitCode.FAILURE
     assert done.stderr == "onefold: The output cannot be written: No space left on device.\n"
@@ -89,9 +79,7 @@ def test_a_closed_output_is_no_error(sqlite_url: str, tmp_path: Path) -> None:
         onefold.enqueue("email")
     command = f"{ONEFOLD} status --database {sqlite_url} >&-"
 
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_apart("bash", "-c", command, folder=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -99,22 +87,17 @@ def test_a_closed_output_is_no_error(sqlite_url: str, tmp_path: Path) -> None:
 def test_an_output_without_a_character_shows_its_code(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
         onefold.enqueue("\N{SNOWMAN}")
+    command = (ONEFOLD, "jobs", "--json", "--database", sqlite_url)
 
-    done = subprocess.run(
-        [str(ONEFOLD), "jobs", "--json", "--database", sqlite_url],
-        cwd=tmp_path,
-        capture_output=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-        check=False,
-    )
+    done = run_apart(*command, folder=tmp_path, PYTHONIOENCODING="ascii")
 
     assert [job["kind"] for job in json.loads(done.stdout)["jobs"]] == ["\N{SNOWMAN}"]
 
 
-def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(sqlite_url: str, tmp_path: Path) -> None:
-    with Place(sqlite_url).open() as onefold:
-        onefold.migrate()
-    command = [str(ONEFOLD), "enqueue", "email", "-", "--database", sqlite_url]
+def test_an_interrupt_is_quiet_and_has_a_code_of_its_own(
+    migrated_sqlite_url: str, tmp_path: Path
+) -> None:
+    command = [str(ONEFOLD), "enqueue", "email", "-", "--database", migrated_sqlite_url]
     reader, writer = os.pipe()
     os.write(writer, b'{"to": ')
     with subprocess.Popen(command, cwd=tmp_path, stdin=reader, stderr=subprocess.PIPE) as process:
@@ -156,7 +139,6 @@ def test_a_shell_completes_commands_and_names(
         "@onefold.job\ndef email() -> None: ...\n"
     )
     with Place(sqlite_url).open() as onefold:
-        onefold.migrate()
         onefold.enqueue("email", queue="mail")
         onefold.enqueue("email", queue="bulk")
         onefold.schedules.save("nightly", "0 3 * * *", kind="digest")

@@ -104,10 +104,8 @@ def test_a_narrow_terminal_gets_narrow_tables(
     assert max(map(len, lines)) <= columns
 
 
-def test_colours_are_for_terminals_that_want_them(sqlite_url: str, tmp_path: Path) -> None:
-    with Place(sqlite_url).open() as onefold:
-        onefold.migrate()
-    where = ("--database", sqlite_url)
+def test_colours_are_for_terminals_that_want_them(migrated_sqlite_url: str, tmp_path: Path) -> None:
+    where = ("--database", migrated_sqlite_url)
 
     coloured = on_terminal(100, "doctor", *where, folder=tmp_path)
     plain = on_terminal(100, "doctor", *where, folder=tmp_path, NO_COLOR="1")

@@ -34,11 +34,9 @@ def start(tmp_path: Path, place: Place) -> Iterator[Start]:
 
 
 @pytest.fixture
-def sqlite_place(sqlite_url: str, tmp_path: Path) -> Place:
+def sqlite_place(migrated_sqlite_url: str, tmp_path: Path) -> Place:
     """For what no database has a say in."""
-    place = Place(sqlite_url)
-    with place.open() as onefold:
-        onefold.migrate()
+    place = Place(migrated_sqlite_url)
     write_app(tmp_path, place)
     return place
 
