@@ -125,15 +125,14 @@ def test_a_job_that_is_not_there_is_a_page_that_says_so(visit: Visitor, job_id: 
         ("cancelled", "Replay", "The job is queued again."),
         ("completed", "Run again", "The job is queued again."),
         ("scheduled", "Run now", "The job is due now."),
-        ("retrying", "Run now", "The job is due now."),
     ],
 )
 def test_a_double_click_on_an_action_does_it_once(
     seeded: Seeded, visit: Visitor, state: str, button: str, notice: str
 ) -> None:
-    after = {"ready": "cancelled", "retrying": "retrying"}.get(state, "ready")
+    onefold, after = visit.onefold, "cancelled" if state == "ready" else "ready"
     job_id: str = getattr(seeded, state)
-    before = visit.onefold.get(job_id)
+    before = onefold.get(job_id)
     assert before is not None
     visit.open(f"/jobs/{job_id}")
 
@@ -142,10 +141,25 @@ def test_a_double_click_on_an_action_does_it_once(
     # A second run would say that it was done before.
     assert visit.notice == notice
     assert visit.page.one(".heading .badge").text == after
-    job = visit.onefold.get(job_id)
+    job = onefold.get(job_id)
     assert job is not None
-    assert (job.state, job.generation) == (after, before.generation + (state == "completed"))
-    assert job.run_at <= before.run_at or button != "Run now"
+    assert job.state == after
+    assert job.generation == before.generation + (state == "completed")
+
+
+def test_run_now_makes_a_job_due_that_waits_for_its_retry(
+    onefold: Onefold, seeded: Seeded, visit: Visitor
+) -> None:
+    before = onefold.get(seeded.retrying)
+    visit.open(f"/jobs/{seeded.retrying}")
+
+    visit.press("Run now")
+
+    job = onefold.get(seeded.retrying)
+    assert job is not None
+    assert before is not None
+    assert (job.state, job.attempt, job.error) == ("retrying", before.attempt, before.error)
+    assert job.run_at <= before.run_at
 
 
 def test_an_action_that_is_not_possible_any_more_says_why(
