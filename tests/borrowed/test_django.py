@@ -1,7 +1,6 @@
-"""What is Django's alone: atomic blocks, requests, broken transactions, threads and event loops."""
+"""What is Django's alone: atomic blocks, broken transactions, closed connections, event loops."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -10,19 +9,9 @@ from asgiref.sync import sync_to_async
 from django.core.cache import cache
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
-from django.http import HttpRequest, HttpResponse
-from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
-from django.urls import path
-from django.utils.connection import ConnectionProxy
 
-from onefold import (
-    NoTransaction,
-    Onefold,
-    SerializationConflict,
-    WouldDeadlock,
-    WrongConnection,
-)
+from onefold import NoTransaction, Onefold, WrongConnection
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
@@ -64,21 +53,6 @@ def test_outside_atomic_there_is_no_transaction(store: Store, alias: str, effect
     assert len(effects.jobs) == 1
 
 
-def test_a_nested_block_that_fails_takes_its_job_with_it(
-    store: Store, alias: str, effects: Effects
-) -> None:
-    onefold = store.open()
-    with transaction.atomic(using=alias):
-        enqueue(onefold, alias, "outer")
-        with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):  # noqa: PT012
-            enqueue(onefold, alias, "gone")
-            raise ZeroDivisionError
-        with transaction.atomic(using=alias):
-            enqueue(onefold, alias, "inner")
-
-    assert effects.jobs == [("email", "inner"), ("email", "outer")]
-
-
 def test_a_block_that_must_be_left_is_told_so_by_django(
     store: Store, alias: str, effects: Effects
 ) -> None:
@@ -92,81 +66,6 @@ def test_a_block_that_must_be_left_is_told_so_by_django(
             onefold.within(connections[alias])
         with pytest.raises(TransactionManagementError):
             within.enqueue("email")
-
-    assert effects.jobs == []
-
-
-def test_what_is_done_on_commit_comes_after_the_job(store: Store, alias: str) -> None:
-    onefold = store.open()
-    seen: list[int] = []
-    with transaction.atomic(using=alias):
-        transaction.on_commit(lambda: seen.append(len(onefold.find())), using=alias)
-        enqueue(onefold, alias, "k")
-
-    assert seen == [1]
-
-
-def test_the_connection_of_the_thread_stands_for_a_database(
-    store: Store, alias: str, effects: Effects
-) -> None:
-    """As `django.db.connection` does, for the one that is called default."""
-    onefold, proxy = store.open(), ConnectionProxy(connections, alias)
-    with transaction.atomic(using=alias):
-        onefold.within(proxy).enqueue("email", unique_key="k")
-
-    assert isinstance(connection, ConnectionProxy)
-    assert effects.jobs == [("email", "k")]
-
-
-# --- requests -------------------------------------------------------------------------------------
-
-
-class Shop:
-    """The views of a project, and what they enqueue with."""
-
-    onefold: Onefold
-    alias: str
-
-
-def order(request: HttpRequest) -> HttpResponse:
-    enqueue(Shop.onefold, Shop.alias, request.GET["key"])
-    if "fail" in request.GET:
-        raise ZeroDivisionError
-    return HttpResponse("ordered")
-
-
-def unprotected(request: HttpRequest) -> HttpResponse:
-    enqueue(Shop.onefold, Shop.alias, "never")
-    return HttpResponse("not reached")
-
-
-urlpatterns = [path("order", order), path("unprotected", unprotected)]
-
-
-@pytest.fixture
-def shop(store: Store, dialect: Dialect) -> Iterator[Client]:
-    """A client of a project that has ATOMIC_REQUESTS."""
-    Shop.onefold = store.open()
-    Shop.alias = add_database(database_settings(store) | {"ATOMIC_REQUESTS": True})
-    with override_settings(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["testserver"]):
-        yield Client(raise_request_exception=False)
-    remove_database(Shop.alias)
-
-
-def test_a_request_commits_its_job_or_takes_it_back(shop: Client, effects: Effects) -> None:
-    kept = shop.get("/order", {"key": "kept"})
-    gone = shop.get("/order", {"key": "gone", "fail": "1"})
-    again = shop.get("/order", {"key": "kept"})
-
-    assert (kept.status_code, gone.status_code, again.status_code) == (200, 500, 200)
-    assert effects.jobs == [("email", "kept")]
-
-
-def test_a_view_that_is_not_atomic_has_no_transaction(shop: Client, effects: Effects) -> None:
-    transaction.non_atomic_requests(using=Shop.alias)(unprotected)
-
-    with pytest.raises(NoTransaction):
-        Client().get("/unprotected")
 
     assert effects.jobs == []
 
@@ -207,44 +106,6 @@ def test_a_driver_error_is_djangos_as_the_caller_expects(store: Store, alias: st
     assert len(onefold.find()) == 1
 
 
-@pytest.mark.parametrize("dialect", ["postgres"])
-def test_a_refusal_by_isolation_is_ours_whatever_django_makes_of_it(
-    store: Store, alias: str
-) -> None:
-    onefold = store.open()
-    with pytest.raises(SerializationConflict), transaction.atomic(using=alias):  # noqa: PT012
-        with connections[alias].cursor() as cursor:
-            cursor.execute("set transaction isolation level serializable")
-            cursor.execute("select 1")
-        store.open().enqueue("email", unique_key="k")
-        enqueue(onefold, alias, "k")
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"])
-def test_a_block_that_began_by_reading_is_refused_after_another_commit(
-    store: Store, alias: str
-) -> None:
-    onefold = store.open()
-    refused = pytest.raises(SerializationConflict, match="began by reading")
-    with refused, transaction.atomic(using=alias):
-        with connections[alias].cursor() as cursor:
-            cursor.execute("select count(*) from onefold_job").fetchall()
-        store.open().enqueue("email", unique_key="other")
-        enqueue(onefold, alias, "k")
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"])
-def test_a_plain_enqueue_inside_a_block_of_this_thread_is_an_error(
-    store: Store, alias: str
-) -> None:
-    onefold = store.open()
-    with transaction.atomic(using=alias):
-        enqueue(onefold, alias, "k")
-        with pytest.raises(WouldDeadlock):
-            onefold.enqueue("email", unique_key="k")
-    assert onefold.enqueue("email", unique_key="k").duplicate
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -282,23 +143,6 @@ def test_a_connection_that_was_closed_between_blocks_is_opened_again(
         connections[alias].close()
 
     assert len(effects.jobs) == 2
-
-
-def test_the_connection_of_another_thread_is_refused_by_django(store: Store, alias: str) -> None:
-    onefold, mine, said = store.open(), connections[alias], list[BaseException]()
-
-    def elsewhere() -> None:
-        try:
-            onefold.within(mine).enqueue("email")
-        except DatabaseError as error:
-            said.append(error)
-
-    with transaction.atomic(using=alias):
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
-
-    assert "created in thread" in f"{said[0]}"
 
 
 # --- async views ----------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ on_postgres = with_kinds(
     "sqlalchemy-async-asyncpg-session",
     "django-postgres",
 )
-on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
+on_sqlite = with_kinds(
+    "sqlite3-begin", "aiosqlite-begin", "sqlalchemy-pysqlite-recipe", "django-sqlite"
+)
 
 
 async def snapshot(kind: Kind, store: Store, level: str) -> Connection:
@@ -201,55 +203,40 @@ async def test_our_own_transactions_do_not_depend_on_the_servers_default(
 
 
 @on_sqlite
-def test_a_sqlite_transaction_that_began_by_reading_is_refused_after_another_commit(
-    store: Store, dialect: Dialect
+@pytest.mark.parametrize("has_changed", [True, False])
+async def test_a_sqlite_transaction_that_began_by_reading_is_refused_after_another_commit(
+    kind: Kind, store: Store, onefold: Coloured, *, has_changed: bool
 ) -> None:
-    onefold = store.open()
-    raw = sqlite3.connect(store.path, isolation_level=None)
-    raw.execute("begin")
-    raw.execute("select count(*) from onefold_job").fetchone()
-    store.open().enqueue("email", unique_key="other")
+    connection = await kind.connect(store)
+    await connection.begin()
+    await connection.fetch("select count(*) from onefold_job")
+    if has_changed:
+        store.open().enqueue("email", unique_key="other")
+        with pytest.raises(SerializationConflict, match="began by reading"):
+            await onefold.within(connection.raw).enqueue("email", unique_key="k")
+        await connection.rollback()
+        await connection.begin()
 
-    with pytest.raises(SerializationConflict, match="began by reading"):
-        onefold.within(raw).enqueue("email", unique_key="k")
-
-    raw.execute("rollback")
-    raw.execute("begin immediate")
-    assert onefold.within(raw).enqueue("email", unique_key="k").inserted
-    raw.execute("commit")
-    raw.close()
+    assert (await onefold.within(connection.raw).enqueue("email", unique_key="k")).inserted
+    await connection.commit()
 
 
 @on_sqlite
-def test_a_sqlite_transaction_that_began_by_reading_goes_on_where_nobody_wrote(
-    store: Store, dialect: Dialect
-) -> None:
-    onefold = store.open()
-    raw = sqlite3.connect(store.path, isolation_level=None)
-    raw.execute("begin")
-    raw.execute("select count(*) from onefold_job").fetchone()
-
-    assert onefold.within(raw).enqueue("email", unique_key="k").inserted
-
-    raw.execute("commit")
-    raw.close()
-
-
-@on_sqlite
-def test_a_sqlite_file_that_another_transaction_has_is_busy_after_the_callers_own_timeout(
-    store: Store, dialect: Dialect
+async def test_a_sqlite_file_that_another_transaction_has_is_busy_after_the_callers_own_timeout(
+    kind: Kind, store: Store, onefold: Coloured
 ) -> None:
     """Jobs say so; a joined claim says Busy, since the other may be at work on the same key."""
-    onefold = store.open()
-    holder, raw = sqlite3.connect(store.path), sqlite3.connect(store.path, timeout=0.05)
+    holder, connection = sqlite3.connect(store.path), await kind.connect(store)
     holder.execute("begin immediate")
+    await connection.execute("pragma busy_timeout = 50")
+    await connection.begin()
+    within = onefold.within(connection.raw)
 
     with pytest.raises(DatabaseBusy, match="write lock"):
-        onefold.within(raw).enqueue("email")
-    assert isinstance(onefold.within(raw).claim("import", "sha"), Busy)
+        await within.enqueue("email")
+    assert isinstance(await within.claim("import", "sha"), Busy)
 
     holder.rollback()
-    assert onefold.within(raw).enqueue("email").inserted
-    raw.rollback()
+    assert (await within.enqueue("email")).inserted
+    await connection.rollback()
     holder.close()
-    raw.close()

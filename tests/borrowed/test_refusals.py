@@ -18,14 +18,16 @@ from tests.fixtures.connections import PLAIN, Effects, with_kinds
 on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
 on_postgres = pytest.mark.parametrize("dialect", ["postgres"])
 ONE_OF_EACH = (
-    "sqlite3-legacy", "psycopg-tuples", "psycopg-async-tuples", "asyncpg-plain",
-    "sqlalchemy-psycopg2-session", "sqlalchemy-async-asyncpg-session", "django-postgres",
-    "django-sqlite",
+    "sqlite3-legacy", "aiosqlite-legacy", "psycopg-tuples", "psycopg-async-tuples",
+    "asyncpg-plain", "sqlalchemy-psycopg2-session", "sqlalchemy-async-asyncpg-session",
+    "django-postgres", "django-sqlite",
 )  # fmt: skip
 on_both = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 
 
-@with_kinds("sqlite3-begin", "psycopg-block", "psycopg-async-block", "asyncpg-plain")
+@with_kinds(
+    "sqlite3-begin", "aiosqlite-begin", "psycopg-block", "psycopg-async-block", "asyncpg-plain"
+)
 async def test_a_connection_without_a_transaction_is_refused(
     kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:
@@ -61,7 +63,7 @@ async def test_the_other_colour_is_refused(kind: Kind, store: Store) -> None:
 
 
 # A session and a connection of Django's open another one at their next use.
-@with_kinds(*(kind.name for kind in PLAIN), "asyncpg-pool")
+@with_kinds(*(kind.name for kind in PLAIN), "aiosqlite-legacy", "asyncpg-pool")
 async def test_a_closed_connection_is_refused(kind: Kind, store: Store, onefold: Coloured) -> None:
     """So is one that was given back to its pool."""
     connection = await kind.open(store)
@@ -97,23 +99,11 @@ async def test_another_database_is_refused_with_or_without_tables_of_ours(
 
 
 @on_both
-@pytest.mark.parametrize(
-    "thing", [None, object(), "postgresql://", Onefold], ids=["none", "object", "url", "class"]
-)
-def test_something_else_is_refused_by_its_name(
-    store: Store, dialect: Dialect, thing: object
-) -> None:
-    with pytest.raises(WrongConnection, match="is not a connection that within"):
-        store.open().within(thing)
-
-
-@on_both
-def test_a_cursor_is_no_connection(store: Store, dialect: Dialect) -> None:
+def test_something_else_is_refused_by_its_name(store: Store, dialect: Dialect) -> None:
     raw = sqlite3.connect(":memory:")
-
-    with pytest.raises(WrongConnection):
-        store.open().within(raw.cursor())
-
+    for thing in (None, object(), "postgresql://", Onefold, raw.cursor()):
+        with pytest.raises(WrongConnection, match="is not a connection that within"):
+            store.open().within(thing)
     raw.close()
 
 
@@ -215,19 +205,6 @@ def test_the_search_path_of_the_caller_does_not_matter(store: Store, dialect: Di
         assert theirs.inserted
         assert other.get(ours.id) is None
         raw.execute(f'drop schema "{beside}" cascade'.encode())
-
-
-@on_postgres
-def test_one_onefold_serves_many_connections(store: Store, dialect: Dialect) -> None:
-    onefold = store.open()
-    with psycopg.connect(store.url) as one, psycopg.connect(store.url) as two:
-        first = onefold.within(one).enqueue("email", unique_key="1")
-        second = onefold.within(two).enqueue("email", unique_key="2")
-        one.commit()
-        two.rollback()
-
-    assert onefold.get(first.id) is not None
-    assert onefold.get(second.id) is None
 
 
 @on_postgres

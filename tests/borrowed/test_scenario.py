@@ -3,7 +3,7 @@
 import pytest
 
 from onefold import AlreadyEnqueued, Busy, InvalidInput, KeyReused, NewJob
-from onefold.claims import Replay, Won
+from onefold.claims import Won
 from tests.fixtures.colours import Coloured, Store
 from tests.fixtures.connection import Connection, Kind
 from tests.fixtures.connections import Effects
@@ -31,7 +31,8 @@ async def test_what_is_committed_is_there_and_the_callers_settings_are_as_they_w
     enqueued = await onefold.within(connection.raw).enqueue(
         "invoice.email", {"id": 7, "name": "zwölf %s :name $1"}, unique_key="inv:7"
     )
-    await onefold.within(connection.raw).claim("import", "sha")
+    async with onefold.within(connection.raw).once("import", "sha") as claim:
+        claim.result = {"rows": [1, "zwölf"]}
     assert {name: getattr(connection.raw, name, None) for name in names} == before
     await connection.commit()
 
@@ -39,6 +40,7 @@ async def test_what_is_committed_is_there_and_the_callers_settings_are_as_they_w
     job = await onefold.get(enqueued.id)
     assert job.payload == {"id": 7, "name": "zwölf %s :name $1"}
     assert effects.numbers == [7]
+    assert (await onefold.claim("import", "sha")).result == {"rows": [1, "zwölf"]}
 
 
 @every_kind
@@ -94,52 +96,6 @@ async def test_a_savepoint_takes_or_keeps_what_was_done_since(
 
 
 # --- what is said within it -----------------------------------------------------------------------
-
-
-async def test_a_duplicate_is_answered_with_its_holder(
-    kind: Kind, store: Store, onefold: Coloured
-) -> None:
-    holder = await onefold.enqueue("email", {"to": 1}, unique_key="k", idempotency_key="K")
-    connection = await begun(kind, store)
-    within = onefold.within(connection.raw)
-
-    same = await within.enqueue("email", {"to": 1}, unique_key="k")
-    other = await within.enqueue("email", {"to": 2}, unique_key="k")
-    known = await within.enqueue("email", {"to": 1}, idempotency_key="K")
-    new = await within.enqueue("email", {"to": 3}, unique_key="another", idempotency_key="L")
-    again = await within.enqueue("email", {"to": 4}, idempotency_key="L")
-    jobs = [NewJob("email", unique_key=key) for key in ("x", "k", "x", "another")]
-    batch = await within.enqueue_many(jobs)
-    await connection.commit()
-
-    assert (same.id, same.duplicate, same.mismatch) == (holder.id, True, False)
-    assert (other.id, other.duplicate, other.mismatch) == (holder.id, True, True)
-    assert (known.id, known.duplicate) == (holder.id, True)
-    assert new.inserted
-    assert (again.id, again.duplicate, again.mismatch) == (new.id, True, True)
-    assert [answer.duplicate for answer in batch] == [False, True, True, True]
-    assert [answer.id for answer in batch] == [batch[0].id, holder.id, batch[0].id, new.id]
-    assert (await onefold.enqueue("email", idempotency_key="L")).id == new.id
-
-
-async def test_a_claim_joins_the_transaction(
-    kind: Kind, store: Store, onefold: Coloured, effects: Effects
-) -> None:
-    connection = await begun(kind, store)
-    within = onefold.within(connection.raw)
-
-    async with within.once("import", "sha", fingerprint="one") as claim:
-        await connection.execute(effects.insert(7))
-        claim.result = {"rows": [1, "zwölf"]}
-    async with within.once("import", "sha", fingerprint="one") as again:
-        assert again.result == {"rows": [1, "zwölf"]}
-    with pytest.raises(KeyReused):
-        await within.once("import", "sha", fingerprint="two").__aenter__()
-    await connection.commit()
-
-    assert claim.guarantee == "exactly once"
-    assert isinstance(await onefold.claim("import", "sha"), Replay)
-    assert effects.numbers == [7]
 
 
 async def test_our_errors_can_be_caught_and_the_transaction_goes_on(

@@ -1,4 +1,4 @@
-"""A PostgreSQL whose tables are missing or too old, and what is imported when."""
+"""A PostgreSQL whose tables are missing, and what is imported when."""
 
 import subprocess
 import sys
@@ -20,23 +20,9 @@ def onefold(postgres_url: str, postgres_schema: str) -> Iterator[Onefold]:
         yield onefold
 
 
-def age(url: str, schema: str) -> None:
-    """Make the schema look like one that an older version has migrated."""
-    with psycopg.connect(url) as connection:
-        changed = connection.execute(
-            f"update {schema}.meta set value = jsonb_set(value::jsonb, '{{version}}', '0')"
-            " where name = 'identity'".encode()
-        )
-        assert changed.rowcount == 1
-
-
-@pytest.mark.parametrize("state", ["missing", "old"])
 def test_the_error_names_the_command_and_leaves_the_transaction_alive(
-    onefold: Onefold, postgres_url: str, postgres_schema: str, state: str
+    onefold: Onefold, postgres_url: str, postgres_schema: str
 ) -> None:
-    if state == "old":
-        onefold.migrate()
-        age(postgres_url, postgres_schema)
     with psycopg.connect(postgres_url) as raw:
         raw.execute("create temporary table effect (number integer)")
 

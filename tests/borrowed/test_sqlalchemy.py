@@ -1,38 +1,23 @@
 """What is SQLAlchemy's alone: autobegin, sessions, events, AUTOCOMMIT, what is no connection."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session,
-    mapped_column,
-    sessionmaker,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
-from onefold import (
-    DatabaseBusy,
-    NewJob,
-    NoTransaction,
-    WrongConnection,
-)
+from onefold import NewJob, NoTransaction, WrongConnection
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
 
-SHORT = timedelta(milliseconds=200)
-
 DRIVERS = {"postgres": "psycopg", "sqlite": "pysqlite"}
 ASYNC_DRIVERS = {"postgres": "asyncpg", "sqlite": "aiosqlite"}
 
-on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
 on_postgres = pytest.mark.parametrize("dialect", ["postgres"])
 on_both = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 on_every_driver = pytest.mark.parametrize(
@@ -127,21 +112,6 @@ def test_a_session_of_several_engines_is_told_to_name_one(
         session.commit()
 
     assert effects.jobs == [("email", "k")]
-
-
-@on_postgres
-def test_a_two_phase_session_prepares_the_job_too(
-    store: Store, dialect: Dialect, engine: Engine, effects: Effects
-) -> None:
-    """This server keeps no prepared transactions, so the first phase fails: nothing is stored."""
-    onefold = store.open()
-    with Session(engine, twophase=True) as session:
-        onefold.within(session).enqueue("email")
-        with pytest.raises(DBAPIError, match="prepared transaction"):
-            session.commit()
-        session.rollback()
-
-    assert effects.jobs == []
 
 
 @on_every_async_driver
@@ -310,24 +280,6 @@ def test_a_driver_error_is_sqlalchemys_as_the_caller_expects(
         assert onefold.within(connection).enqueue("email").inserted
 
 
-# --- SQLite ---------------------------------------------------------------------------------------
-
-
-@on_sqlite
-def test_a_file_that_another_transaction_has_is_busy(store: Store, dialect: Dialect) -> None:
-    onefold, engine = store.open(), engine_of(store, "pysqlite", connect_args={"timeout": 0.05})
-    holder = sqlite3.connect(store.path)
-    holder.execute("begin immediate")
-    with engine.connect() as connection:
-        with pytest.raises(DatabaseBusy, match="write lock"):
-            onefold.within(connection).enqueue("email")
-
-        holder.rollback()
-        assert onefold.within(connection).enqueue("email").inserted
-    engine.dispose()
-    holder.close()
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -444,20 +396,3 @@ def test_an_engine_that_nobody_here_knows_is_refused(store: Store, dialect: Dial
     engine = create_engine("mysql+pymysql://nobody@nowhere/nothing", module=sqlite3)
     with Session(engine) as session, pytest.raises(WrongConnection, match="is mysql's"):
         store.open().within(session)
-
-
-@on_both
-def test_subclasses_of_sessions_are_sessions(
-    store: Store, engine: Engine, effects: Effects
-) -> None:
-    class OurSession(Session):
-        """As SQLModel and many an application have one."""
-
-    make: Callable[[], Session] = sessionmaker(engine, class_=OurSession)
-    with make() as session:
-        connection: Connection = session.connection()
-        store.open().within(session).enqueue("email", unique_key="k")
-        assert connection.in_transaction()
-        session.commit()
-
-    assert effects.jobs == [("email", "k")]

@@ -2,7 +2,6 @@
 
 import gc
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -61,28 +60,6 @@ def test_reading_beside_an_open_transaction_of_this_thread_is_fine(
 
     raw.commit()
     assert onefold.get(job.id) is not None
-
-
-def test_an_open_transaction_of_another_thread_is_waited_for(
-    store: Store, raw: sqlite3.Connection
-) -> None:
-    onefold = store.open()
-    other = store.open(busy_timeout=SHORT)
-    onefold.within(raw).enqueue("email", unique_key="k")
-    errors: list[BaseException] = []
-
-    def plain() -> None:
-        try:
-            other.enqueue("email", unique_key="k")
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            errors.append(error)
-
-    thread = threading.Thread(target=plain)
-    thread.start()
-    thread.join()
-
-    assert [type(error) for error in errors] == [DatabaseBusy]
-    raw.rollback()
 
 
 def test_a_connection_that_was_closed_is_forgotten(store: Store, effects: Effects) -> None:
@@ -156,22 +133,6 @@ def _everything(store: Store) -> list[Any]:
     found = [connection.execute(f"select * from onefold_{name}").fetchall() for name in tables]
     connection.close()
     return found
-
-
-def test_a_transaction_that_we_began_ends_with_the_callers_with_block(
-    store: Store, effects: Effects
-) -> None:
-    onefold = store.open()
-    raw = sqlite3.connect(store.path)
-
-    with pytest.raises(ZeroDivisionError), raw:  # noqa: PT012 - the body is what fails
-        onefold.within(raw).enqueue("email", unique_key="gone")
-        raise ZeroDivisionError
-    with raw:
-        onefold.within(raw).enqueue("email", unique_key="kept")
-
-    raw.close()
-    assert effects.jobs == [("email", "kept")]
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
