@@ -1,4 +1,4 @@
-"""Deaths while keys are claimed, settled and given back."""
+"""Deaths while keys are claimed, settled and given back: where that is more than a statement."""
 
 from datetime import timedelta
 from typing import ClassVar
@@ -31,23 +31,6 @@ class _Claimed(Scenario):
         self.claim(onefold)
 
 
-class ClaimLeased(_Claimed):
-    """A claim whose answer was lost belongs to nobody who knows; its lease ends."""
-
-    def prepare(self, onefold: Onefold) -> None:
-        pass
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return isinstance(self.ask(onefold), Won | Busy)
-
-    def check(self, onefold: Onefold) -> None:
-        assert isinstance(self.ask(onefold), Busy)
-
-    def epilogue(self, onefold: Onefold) -> None:
-        self.pass_time(2 * HOUR)
-        self.claim(onefold)
-
-
 class TakeOver(_Claimed):
     later = 2 * HOUR
 
@@ -57,57 +40,6 @@ class TakeOver(_Claimed):
     def check(self, onefold: Onefold) -> None:
         assert isinstance(self.ask(onefold), Busy)
         assert not onefold.keys.release(self.claimed)  # the first holder is fenced off
-
-
-class Settle(_Claimed):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        onefold.keys.settle(self.claimed, "done")
-        return None
-
-    def check(self, onefold: Onefold) -> None:
-        answer = self.ask(onefold)
-        assert isinstance(answer, Replay)
-        assert answer.result == "done"
-
-
-class Release(_Claimed):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.keys.release(self.claimed)
-
-    def check(self, onefold: Onefold) -> None:
-        assert not onefold.keys.release(self.claimed)
-
-    def epilogue(self, onefold: Onefold) -> None:
-        assert self.claim(onefold).fence > self.claimed.fence
-
-
-class Renew(_Claimed):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        assert onefold.keys.renew(self.claimed, lease=DAY) == self.clock() + DAY
-        return None
-
-    def check(self, onefold: Onefold) -> None:
-        answer = self.ask(onefold)
-        assert isinstance(answer, Busy)
-        assert answer.retry_after == DAY
-
-
-class ForceSettle(_Claimed):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.keys.force_settle("crash", self.key, "found")
-
-    def check(self, onefold: Onefold) -> None:
-        answer = self.ask(onefold)
-        assert isinstance(answer, Replay)
-        assert answer.result == "found"
-
-
-class ForceRelease(_Claimed):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.keys.force_release("crash", self.key)
-
-    def check(self, onefold: Onefold) -> None:
-        assert not onefold.keys.release(self.claimed)
 
 
 class Sweep(_Claimed):
@@ -194,6 +126,5 @@ class Lock(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    ClaimLeased, TakeOver, Settle, Release, Renew, ForceSettle, ForceRelease, Sweep, OnceLeased,
-    OnceJoined, Lock,
+    TakeOver, Sweep, OnceLeased, OnceJoined, Lock,
 ]  # fmt: skip

@@ -53,17 +53,6 @@ class _Followed(_Delivered):
         assert self.payloads(onefold) == [(self.ends, "first"), ("ready", "next")]
 
 
-class Finish(_Delivered):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        (ended,) = onefold.deliveries.finish(self.taken, results={self.taken[0].id: "done"})
-        assert ended.status in {"accepted", "already"}
-        return ended
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert (job.state, job.result) == ("completed", "done")
-
-
 class FinishWithSuccessor(_Followed):
     def act(self, onefold: Onefold, place: Place) -> object:
         return onefold.deliveries.finish(self.taken)
@@ -76,23 +65,17 @@ class FinishWithSuccessorThatInheritsTheKey(FinishWithSuccessor):
     reusable = False
 
 
-class FinishUnkept(_Delivered):
-    """Retention 0: the record goes with the finish, and the key with it."""
+class FinishUnkeptButPromised(_Delivered):
+    """Retention 0, but the key is promised for longer: a tombstone holds it."""
 
-    options: ClassVar[Options] = {"retention": Retention(completed=NOW)}
+    options: ClassVar[Options] = {"retention": Retention(completed=NOW), "unique_for": DAY}
+    reusable = False
 
     def act(self, onefold: Onefold, place: Place) -> object:
         return onefold.deliveries.finish(self.taken)
 
     def check(self, onefold: Onefold) -> None:
         assert self.jobs(onefold) == []
-
-
-class FinishUnkeptButPromised(FinishUnkept):
-    """Retention 0, but the key is promised for longer: a tombstone holds it."""
-
-    options: ClassVar[Options] = {"retention": Retention(completed=NOW), "unique_for": DAY}
-    reusable = False
 
 
 class FinishAndTake(_Delivered):
@@ -109,58 +92,11 @@ class FinishAndTake(_Delivered):
         assert self.states(onefold) == ["completed", "running"]
 
 
-class Retry(_Delivered):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        (ended,) = onefold.deliveries.retry(self.taken, after=NOW, error="no luck")
-        assert ended.status in {"accepted", "already"}
-        return ended
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt) == ("retrying", 1)
-        assert onefold.enqueue("crash", unique_key=self.key).id == job.id
-
-
-class Defer(_Delivered):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.deliveries.defer(self.taken, after=HOUR)
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt) == ("scheduled", 0)
-
-
 class Bury(_Followed):
     ends = "dead"
 
     def act(self, onefold: Onefold, place: Place) -> object:
         return onefold.deliveries.bury(self.taken, reason="hopeless")
-
-
-class HandBack(_Delivered):
-    options: ClassVar[Options] = {"unique_while": "queued"}
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.deliveries.hand_back(self.taken)
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert (job.state, job.attempt) == ("ready", 0)
-        # Given up at the take, and not taken back.
-
-    def epilogue(self, onefold: Onefold) -> None:
-        assert onefold.enqueue("crash", unique_key=self.key).inserted
-
-
-class Heartbeat(_Delivered):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        (beat,) = onefold.deliveries.heartbeat(self.taken, lease=DAY)
-        assert not beat.lost
-        return beat
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert job.lease_until == self.clock() + DAY
 
 
 class Rescue(Scenario):
@@ -188,6 +124,6 @@ class Rescue(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    Take, Finish, FinishWithSuccessor, FinishWithSuccessorThatInheritsTheKey, FinishUnkept,
-    FinishUnkeptButPromised, FinishAndTake, Retry, Defer, Bury, HandBack, Heartbeat, Rescue,
+    Take, FinishWithSuccessor, FinishWithSuccessorThatInheritsTheKey, FinishUnkeptButPromised,
+    FinishAndTake, Bury, Rescue,
 ]  # fmt: skip

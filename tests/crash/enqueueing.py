@@ -8,15 +8,6 @@ from tests.crash.scenario import DAY, HOUR, Scenario
 from tests.fixtures.place import Place
 
 
-class EnqueueNew(Scenario):
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return self.enqueue(onefold)
-
-    def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["ready"]
-        assert onefold.enqueue("crash", unique_key=self.key).duplicate
-
-
 class EnqueueDuplicate(Scenario):
     def prepare(self, onefold: Onefold) -> None:
         self.holder = self.enqueue(onefold)
@@ -202,6 +193,6 @@ class WithinATransaction(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    EnqueueNew, EnqueueDuplicate, EnqueueBatch, EnqueueRefused, Publish, PublishExpired,
+    EnqueueDuplicate, EnqueueBatch, EnqueueRefused, Publish, PublishExpired,
     Replace, RerunRunning, WindowOver, HolderExpired, WithinATransaction,
 ]  # fmt: skip

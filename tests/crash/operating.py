@@ -7,17 +7,6 @@ from tests.crash.scenario import DAY, HOUR, Scenario
 from tests.fixtures.place import Place
 
 
-class CancelQueued(Scenario):
-    def prepare(self, onefold: Onefold) -> None:
-        self.holder = self.enqueue(onefold)
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.cancel(self.holder, reason="for the test")
-
-    def check(self, onefold: Onefold) -> None:
-        assert self.states(onefold) == ["cancelled"]
-
-
 class CancelRunning(Scenario):
     """What waits behind it becomes a job, however it ends."""
 
@@ -47,17 +36,6 @@ class Replay(Scenario):
         (job,) = self.jobs(onefold)
         assert (job.id, job.state, job.attempt) == (self.dead, "ready", 0)
         assert onefold.enqueue("crash", unique_key=self.key).id == self.dead
-
-
-class ReplayFresh(Replay):
-    def prepare(self, onefold: Onefold) -> None:
-        self.dead = self.enqueue(onefold, unique_while="exists")
-        onefold.deliveries.finish(self.take(onefold))
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.replay(self.dead, fresh=True)
-
-    reusable = False
 
 
 class ReplayMany(Scenario):
@@ -149,5 +127,5 @@ class Erase(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    CancelQueued, CancelRunning, Replay, ReplayFresh, ReplayMany, Delete, Prune, Fold, Erase,
+    CancelRunning, Replay, ReplayMany, Delete, Prune, Fold, Erase,
 ]  # fmt: skip

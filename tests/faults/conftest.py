@@ -8,6 +8,7 @@ import pytest
 from onefold import Onefold
 from tests.faults.callers import Caller, Colour, MakeCaller
 from tests.faults.proxy import Proxy
+from tests.faults.servers import sessions
 from tests.fixtures.colours import pytest_pyfunc_call
 from tests.fixtures.place import new_schema, place, postgres_place
 from tests.fixtures.shards import empty
@@ -23,6 +24,7 @@ __all__ = [
     "postgres_place",
     "proxy",
     "pytest_pyfunc_call",
+    "sessions",
 ]
 
 

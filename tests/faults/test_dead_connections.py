@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -22,7 +21,7 @@ from onefold.databases.postgres import PostgresDatabase, libpq
 from onefold.operations.statement import Operation, Sql
 from tests.effects.deliveries import ColouredRun
 from tests.faults.callers import Colour
-from tests.faults.servers import until, url_as
+from tests.faults.servers import Sessions, until, url_as
 from tests.fixtures.patience import HANG
 from tests.fixtures.postgres import PostgresServer
 from tests.fixtures.proof import proved
@@ -32,36 +31,6 @@ CONNECTIONS = 4
 JOBS = 40
 OFTEN = 8
 """Uses after which psycopg and we have prepared a statement."""
-
-
-@dataclass(frozen=True)
-class Sessions:
-    """Our sessions on the server, told from all others by a name."""
-
-    url: str
-    name: str
-    observer: psycopg.Connection
-
-    def end(self) -> None:
-        """As an operator does, or a server that restarts; a pool may connect again at once."""
-        ended = self._pids()
-        assert ended
-        self.observer.execute("select pg_terminate_backend(pid) from unnest(%s) as pid", [ended])
-        until(lambda: not set(ended) & set(self._pids()))
-
-    def until_ended(self) -> None:
-        """Wait until the server has ended all of them."""
-        until(lambda: not self._pids())
-
-    def _pids(self) -> list[int]:
-        query = "select pid from pg_stat_activity where application_name = %s"
-        return [pid for (pid,) in self.observer.execute(query, [self.name]).fetchall()]
-
-
-@pytest.fixture
-def sessions(postgres_url: str, observer: psycopg.Connection) -> Sessions:
-    name = f"dead_{uuid4().hex[:8]}"
-    return Sessions(url_as(postgres_url, application_name=name), name, observer)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from onefold import NewJob, Onefold
 from onefold.databases import Exchanges
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.operations.statement import Operation, Rows, Sql, Statement
-from tests.faults.servers import until
+from tests.faults.servers import state_of, until
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 from tests.fixtures.postgres import PostgresServer
@@ -348,7 +348,7 @@ async def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_lease
 
             worker = asyncio.create_task(onefold.worker(lease=LEASE, chores=False).run())
             first = other.enqueue("work")
-            await asyncio.to_thread(until, lambda: _state(other, first.id) == "completed")
+            await asyncio.to_thread(until, lambda: state_of(other, first.id) == "completed")
             with psycopg.connect(postgres_place.url) as blocker:
                 blocker.execute(f'lock table "{postgres_place.schema}".job'.encode())
                 observer.execute(
@@ -358,8 +358,3 @@ async def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_lease
                 worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
         assert {job.state for job in other.find()} <= {"completed", "ready"}
-
-
-def _state(onefold: Onefold, job_id: str) -> str | None:
-    job = onefold.get(job_id)
-    return None if job is None else job.state

@@ -1,49 +1,14 @@
 """Threads, event loops, forks, closing, cancelling: one Onefold object lives through them."""
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from uuid import uuid4
 
-import psycopg
 import pytest
 
 from onefold import Closed, Onefold
 from tests.faults.callers import MakeCaller, run
-from tests.faults.servers import PATIENCE, key_held, until, url_as
+from tests.faults.servers import PATIENCE, Sessions, key_held, until, url_as
 from tests.fixtures.place import Place
-
-
-@pytest.fixture
-def onefold(place: Place) -> Iterator[Onefold]:
-    with place.open() as onefold:
-        yield onefold
-
-
-@dataclass(frozen=True)
-class Sessions:
-    """Our sessions on the server, told from all others by a name."""
-
-    url: str
-    name: str
-    observer: psycopg.Connection
-
-    def states(self) -> list[str]:
-        return [state for _, state in self._rows()]
-
-    def pids(self) -> set[int]:
-        return {pid for pid, _ in self._rows()}
-
-    def _rows(self) -> list[tuple[int, str]]:
-        query = "select pid, state from pg_stat_activity where application_name = %s"
-        return self.observer.execute(query, [self.name]).fetchall()
-
-
-@pytest.fixture
-def sessions(postgres_url: str, observer: psycopg.Connection) -> Sessions:
-    name = f"lifetime_{uuid4().hex[:8]}"
-    return Sessions(url_as(postgres_url, application_name=name), name, observer)
 
 
 class TestPools:
@@ -80,52 +45,8 @@ class TestPools:
             assert len(onefold.find()) == 8
         until(lambda: sessions.states() == [])
 
-    def test_nothing_is_left_on_a_session(self, sessions: Sessions, migrated: str) -> None:
-        with Onefold(sessions.url, schema=migrated) as onefold:
-            onefold.enqueue("mail")
-            onefold.claim("a", "b")
-
-            assert set(sessions.states()) == {"idle"}
-
-
-FORK = """
-    import asyncio, os, sys
-    from onefold import Onefold
-
-    url, schema, ending, colour = sys.argv[1:]
-    onefold = Onefold(url, schema=schema)
-
-    def enqueue(key):
-        if colour == "async":
-            return asyncio.run(onefold.aenqueue("mail", unique_key=key))
-        return onefold.enqueue("mail", unique_key=key)
-
-    first = onefold.enqueue("mail", unique_key="parent")
-    enqueue("before")
-    child = os.fork()
-    if child == 0:
-        assert onefold.enqueue("mail", unique_key="parent").id == first.id
-        assert enqueue("child").inserted
-        onefold.deliveries.take(limit=1, worker="child", lease=__import__("datetime").timedelta(1))
-        if ending == "close":
-            onefold.close()
-        os._exit(0) if ending == "_exit" else sys.exit(0)
-    assert enqueue("meanwhile").inserted
-    _, status = os.waitpid(child, 0)
-    assert status == 0, status
-    assert not enqueue("child").inserted
-    assert enqueue("after").inserted
-    print(len(onefold.find()))
-    onefold.close()
-"""
-
 
 class TestFork:
-    @pytest.mark.prove
-    @pytest.mark.parametrize("ending", ["_exit", "exit", "close"])
-    def test_parent_and_child_both_go_on(self, place: Place, colour: str, ending: str) -> None:
-        assert run(FORK, place.url, place.schema, ending, colour) == ["5"]
-
     def test_a_child_leaves_its_parents_sessions_alone(
         self, sessions: Sessions, migrated: str
     ) -> None:
@@ -145,18 +66,20 @@ class TestFork:
             onefold.enqueue("mail")
             onefold.find()
             before = pids()
-            child = os.fork()
-            if child == 0:
+            for closes in (True, False):
+                child = os.fork()
+                if child == 0:
+                    onefold.enqueue("mail")
+                    if closes:
+                        onefold.close()
+                    sys.exit(0)
+                assert os.waitpid(child, 0)[1] == 0
                 onefold.enqueue("mail")
-                onefold.close()
-                sys.exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-            onefold.enqueue("mail")
             assert before and set(before) <= set(pids()), (before, pids())
             print(len(onefold.find()))
         """
         plain = url_as(sessions.url, application_name="observer")
-        assert run(script, sessions.url, migrated, sessions.name, plain) == ["3"]
+        assert run(script, sessions.url, migrated, sessions.name, plain) == ["5"]
 
 
 class TestClosing:

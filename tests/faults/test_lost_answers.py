@@ -118,17 +118,6 @@ def test_a_takeover_is_won(caller: Caller, proxy: Proxy) -> None:
     assert answer.claim.fence > first.claim.fence
 
 
-def test_a_lock_is_held_once(caller: Caller, proxy: Proxy) -> None:
-    lock = caller.onefold.lock("door")
-    proxy.lose_answers()
-
-    caller.on(lock, "acquire")
-
-    assert proxy.lost == 1
-    assert not lock.lost
-    assert caller.on(lock, "release")
-
-
 @pytest.mark.parametrize(
     ("word", "options", "state"),
     [
@@ -154,35 +143,8 @@ def test_a_word_about_a_delivery_counts_once(
     assert caller("get", job.id).attempt == (0 if word in {"defer", "hand_back"} else 1)
 
 
-def test_a_rerun_leaves_one_successor(
-    caller: Caller, proxy: Proxy, count: Callable[[str], int]
-) -> None:
-    first = caller("enqueue", "mail", unique_key="k")
-    (job,) = caller("deliveries.take", worker="w", lease=LEASE)
-    proxy.lose_answers()
-
-    again = caller("enqueue", "mail", {"n": 2}, unique_key="k", on_duplicate="rerun")
-    caller("deliveries.finish", [job])
-
-    assert proxy.lost == 1
-    assert (again.id, again.duplicate) == (first.id, True)
-    assert count("job") == 2
-
-
-def test_a_replayed_job_is_queued_once(caller: Caller, proxy: Proxy) -> None:
-    enqueued = caller("enqueue", "mail", unique_key="k")
-    caller("cancel", enqueued.id)
-    proxy.lose_answers()
-
-    replayed = caller("replay", enqueued.id)
-
-    assert proxy.lost == 1
-    assert (replayed.id, replayed.state) == (enqueued.id, "ready")
-
-
 CALLS: dict[str, tuple[Callable[[Caller], Any], Callable[[Caller, Any], object]]] = {
     "cancel": (lambda on: on("enqueue", "mail"), lambda on, made: on("cancel", made.id)),
-    "delete": (lambda on: on("enqueue", "mail"), lambda on, made: on("delete", made.id)),
     "delete many": (
         lambda on: on("enqueue", "mail"),
         lambda on, _: on("dead.delete", state="ready") == 1,
@@ -191,29 +153,9 @@ CALLS: dict[str, tuple[Callable[[Caller], Any], Callable[[Caller, Any], object]]
         lambda on: on("cancel", on("enqueue", "mail").id),
         lambda on, _: on("dead.replay", state="cancelled").inserted == 1,
     ),
-    "erase": (
-        lambda on: on("enqueue", "mail"),
-        lambda on, _: on("keys.erase", tenant="").jobs == 1,
-    ),
     "release": (
         lambda on: on("claim", "pay", "k", lease=LEASE),
         lambda on, won: on("keys.release", won.claim),
-    ),
-    "force release": (
-        lambda on: on("claim", "pay", "k", lease=LEASE),
-        lambda on, _: on("keys.force_release", "pay", "k"),
-    ),
-    "unlock": (
-        lambda on: on.on(on.onefold.lock("door"), "acquire"),
-        lambda on, _: on("keys.unlock", "door"),
-    ),
-    "unschedule": (
-        lambda on: on("schedules.save", "nightly", "0 3 * * *", kind="mail"),
-        lambda on, _: on("schedules.delete", "nightly"),
-    ),
-    "revoke": (
-        lambda on: on("api_keys.create", scopes=["work"]),
-        lambda on, made: on("api_keys.revoke", made.key.id),
     ),
 }
 

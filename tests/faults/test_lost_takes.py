@@ -13,7 +13,7 @@ from onefold.model.ids import shard_of
 from onefold.worker.settings import WorkerOptions
 from tests.faults.callers import MakeCaller
 from tests.faults.proxy import Proxy
-from tests.faults.servers import PATIENCE, until
+from tests.faults.servers import PATIENCE, state_of, until
 from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, found
@@ -192,8 +192,8 @@ async def test_two_workers_of_one_name_leave_each_other_alone(
                 await gate.is_reached()
                 proxy.lose_answers()
                 lost = other.enqueue("work")
-                await asyncio.to_thread(until, lambda: _state(other, lost.id) == "completed")
-                assert _state(other, held.id) == "running"
+                await asyncio.to_thread(until, lambda: state_of(other, lost.id) == "completed")
+                assert state_of(other, held.id) == "running"
                 gate.open()
                 await asyncio.to_thread(until, lambda: _are_completed(other))
         assert {job.attempt for job in other.find()} == {1}
@@ -211,11 +211,6 @@ def fill(onefold: Onefold, queue: str) -> None:
         [NewJob("work", queue=queue, max_attempts=1, unique_key=key) for key in keys]
     )
     assert {shard_of(job.id, SHARDS) for job in stored} == set(range(SHARDS))
-
-
-def _state(onefold: Onefold, job_id: str) -> str | None:
-    job = onefold.get(job_id)
-    return None if job is None else job.state
 
 
 def _are_completed(onefold: Onefold) -> bool:

@@ -2,12 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -256,45 +255,3 @@ def _wait_for_a_waiting_lock(connection: psycopg.Connection, schema: str) -> Non
         " and relation = to_regclass(%s) and mode = 'AccessExclusiveLock'"
     )
     until(lambda: bool(connection.execute(query, [f"{schema}.job"]).fetchall()))
-
-
-class TestSchemas:
-    @pytest.fixture
-    def other_schema(self, observer: psycopg.Connection) -> Iterator[str]:
-        name = f"other_{uuid4().hex[:8]}"
-        yield name
-        observer.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name)))
-
-    def test_two_schemas_of_one_database_do_not_see_each_other(
-        self, postgres_url: str, postgres_schema: str, other_schema: str
-    ) -> None:
-        with (
-            Onefold(postgres_url, schema=postgres_schema) as one,
-            Onefold(postgres_url, schema=other_schema) as other,
-        ):
-            assert len(one.migrate()) == len(other.migrate()) == latest("postgres")
-
-            mine = one.enqueue("mail", unique_key="k", idempotency_key="K")
-            theirs = other.enqueue("mail", unique_key="k", idempotency_key="K")
-
-            assert mine.inserted
-            assert theirs.inserted
-            assert one.get(theirs.id) is None
-            assert other.get(mine.id) is None
-            assert one.keys.erase(tenant="").jobs == 1
-            assert len(other.find()) == 1
-
-
-class TestFiles:
-    def test_tables_of_the_application_are_left_alone(self, tmp_path: Path) -> None:
-        path = tmp_path / "app.db"
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("create table job (id integer primary key)")
-            connection.execute("insert into job values (7)")
-            connection.commit()
-
-        with Onefold(f"sqlite:///{path}") as onefold:
-            onefold.enqueue("mail")
-
-        with closing(sqlite3.connect(path)) as connection:
-            assert connection.execute("select id from job").fetchall() == [(7,)]

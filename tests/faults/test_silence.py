@@ -13,7 +13,7 @@ from onefold.databases.postgres import notify
 from onefold.databases.postgres.database import PostgresDatabase
 from tests.faults.callers import Colour
 from tests.faults.proxy import Proxy
-from tests.faults.servers import until
+from tests.faults.servers import state_of, until
 
 NEVER = timedelta(minutes=10)
 """Between two looks: what a worker takes before, it was told of."""
@@ -36,7 +36,7 @@ async def test_a_listener_that_hears_nothing_is_renewed(
                 proxy.forget_listeners()
                 await asyncio.to_thread(until, lambda: proxy.listeners > 1)
                 job = await asyncio.to_thread(other.enqueue, "work")
-                await asyncio.to_thread(until, lambda: _state(other, job.id) == "completed")
+                await asyncio.to_thread(until, lambda: state_of(other, job.id) == "completed")
 
 
 async def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
@@ -52,11 +52,6 @@ async def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
             await asyncio.to_thread(until, lambda: proxy.unheard)
         asked = [task for task in asyncio.all_tasks() if "execute" in str(task.get_coro())]
         assert asked == []
-
-
-def _state(onefold: Onefold, job_id: str) -> str | None:
-    job = onefold.get(job_id)
-    return None if job is None else job.state
 
 
 OPTIONS: dict[str, int] = {

@@ -11,25 +11,20 @@ from sqlalchemy.orm import Session
 
 from tests.fixtures.colours import Store
 from tests.fixtures.connection import Connection, Kind
-from tests.fixtures.connections import Asyncpg, AsyncPsycopg, Psycopg
+from tests.fixtures.connections import Asyncpg
 from tests.fixtures.django_connections import Django, add_database, database_settings
-from tests.fixtures.sqlalchemy_connections import (
-    AsyncSqlalchemy,
-    Sqlalchemy,
-    async_engine_of,
-    engine_of,
-)
+from tests.fixtures.sqlalchemy_connections import Sqlalchemy, async_engine_of, engine_of
 
 PSYCOPG: Final[dict[str, Any]] = {"prepare_threshold": None}
 ASYNCPG: Final[dict[str, Any]] = {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
 
 
 async def _psycopg(store: Store) -> Connection:
-    return Psycopg(psycopg.connect(store.url, prepare_threshold=None))
+    return Connection(psycopg.connect(store.url, prepare_threshold=None))
 
 
 async def _async_psycopg(store: Store) -> Connection:
-    return AsyncPsycopg(await psycopg.AsyncConnection.connect(store.url, prepare_threshold=None))
+    return Connection(await psycopg.AsyncConnection.connect(store.url, prepare_threshold=None))
 
 
 async def _asyncpg(store: Store) -> Connection:
@@ -48,18 +43,18 @@ async def _sqlalchemy_session(store: Store) -> Connection:
 
 async def _sqlalchemy_async_connection(store: Store) -> Connection:
     engine = async_engine_of(store, "asyncpg", connect_args=ASYNCPG)
-    return AsyncSqlalchemy(await engine.connect(), engine)
+    return Sqlalchemy(await engine.connect(), engine.dispose)
 
 
 async def _sqlalchemy_async_session(store: Store) -> Connection:
     engine = async_engine_of(store, "asyncpg", connect_args=ASYNCPG)
-    return AsyncSqlalchemy(AsyncSession(engine), engine)
+    return Sqlalchemy(AsyncSession(engine), engine.dispose)
 
 
 async def _django(store: Store) -> Connection:
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     given = {**database_settings(store), "DISABLE_SERVER_SIDE_CURSORS": True}
-    return Django(add_database(given), proxy=False, durable=False)
+    return Django(add_database(given))
 
 
 POOLED: Sequence[Kind] = (

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from onefold import Onefold, SchemaOutdated
+from onefold import Onefold
 from tests.fixtures.pgbouncer import POOL, PgBouncer
 from tests.pgbouncer.places import PooledPlace
 from tests.race.crew import together
@@ -27,15 +27,6 @@ def test_many_migrators_on_few_sessions_migrate_once(empty: PooledPlace) -> None
     assert sorted(applied, reverse=True) == [max(applied)] + [0] * (4 * POOL - 1)
     assert max(applied) > 0
     assert empty.rows("select count(*) from {job}") == [(0,)]
-
-
-def test_an_object_that_was_refused_works_when_another_has_migrated(empty: PooledPlace) -> None:
-    with empty.open() as onefold, empty.open() as migrator:
-        with pytest.raises(SchemaOutdated):
-            onefold.enqueue("mail")
-        migrator.migrate()
-
-        assert onefold.enqueue("mail").inserted
 
 
 def test_what_was_migrated_directly_is_used_through_it_and_the_reverse(

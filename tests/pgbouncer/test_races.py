@@ -1,15 +1,10 @@
 """Races behind PgBouncer, with more racers than sessions: those of tests/race, and a crowd."""
 
-import asyncio
-from uuid import uuid4
-
 import pytest
 
-from onefold import Enqueued
-from onefold.claims import Won
 from tests.fixtures.pgbouncer import POOL
 from tests.pgbouncer.places import PooledPlace
-from tests.race.crew import Racer, race_tasks, race_threads, values
+from tests.race.crew import race_tasks, race_threads
 from tests.race.test_batches import (
     test_batches_of_triggers_and_batches_of_finishes_do_not_deadlock,
     test_batches_with_shared_keys_in_different_orders_agree_on_every_key,
@@ -54,45 +49,3 @@ def test_a_crowd_of_threads_on_three_sessions_has_one_winner(place: PooledPlace)
 
 def test_a_crowd_of_tasks_on_three_sessions_has_one_winner(place: PooledPlace) -> None:
     winner(race_tasks(place, aenqueue, {"unique_key": "k"}, size=CROWD))
-
-
-def test_a_crowd_with_keys_of_their_own_is_all_stored(place: PooledPlace) -> None:
-    answers = values(race_threads(place, enqueue, {"unique_key": "{rank}"}, size=CROWD))
-
-    assert all(answer.inserted for answer in answers)
-    assert len({answer.id for answer in answers}) == CROWD
-
-
-def test_many_objects_of_many_loops_share_three_sessions(place: PooledPlace) -> None:
-    async def several() -> list[Enqueued]:
-        async with place.open() as one, place.open() as other:
-            calls = [
-                onefold.aenqueue("race", unique_key=key) for onefold in (one, other) for key in keys
-            ]
-            return await asyncio.gather(*calls)
-
-    keys = [uuid4().hex for _ in range(CROWD)]
-    answers = asyncio.run(several())
-
-    assert sum(answer.inserted for answer in answers) == CROWD
-    assert len({answer.id for answer in answers}) == CROWD
-
-
-def pay(racer: Racer) -> None:
-    with racer.place.transaction() as connection:
-        within = racer.onefold.within(connection)
-        match within.claim("pay", "k"):
-            case Won(claim):
-                connection.execute(f"insert into {racer.place.effects} values ({racer.rank})")
-                within.keys.settle(claim)
-            case _:
-                pass
-
-
-def test_a_joined_effect_happens_exactly_once(place: PooledPlace) -> None:
-    with place.connection() as connection:
-        connection.execute(f"create table {place.effects} (rank integer)")
-
-    values(race_threads(place, pay, size=CROWD))
-
-    assert len(place.rows("select rank from {effects}", effects=place.effects)) == 1

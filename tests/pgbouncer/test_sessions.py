@@ -55,21 +55,6 @@ def test_nothing_is_left_on_any_session(pgbouncer: PgBouncer, place: PooledPlace
         assert not any(found.values()), what
 
 
-def test_the_next_client_has_the_settings_of_the_server(
-    pgbouncer: PgBouncer, postgres_url: str, place: PooledPlace
-) -> None:
-    query = (
-        "select current_setting('lock_timeout'), current_setting('transaction_isolation'),"
-        " current_setting('search_path'), current_setting('transaction_read_only')"
-    )
-    with psycopg.connect(postgres_url) as fresh:
-        untouched = fresh.execute(query.encode()).fetchall()
-
-    make_every_call(place)
-
-    assert list(pgbouncer.ask(query).values()) == [untouched] * pgbouncer.pool
-
-
 def make_every_call(place: PooledPlace) -> None:
     """Often enough for psycopg to prepare what it may, and through every end of a transaction."""
     with place.open() as onefold, place.connection() as connection:

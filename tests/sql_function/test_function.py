@@ -222,18 +222,6 @@ def test_values_at_their_bounds_are_accepted_and_can_be_read(
 # --- the caller's transaction ---------------------------------------------------------------------
 
 
-def test_a_duplicate_is_not_an_error_and_the_transaction_goes_on(
-    connection: Connection, schema: str, onefold: Onefold
-) -> None:
-    first = onefold.enqueue("email", unique_key="k", idempotency_key="K")
-    with connection.transaction():
-        for options in ({"unique_key": "k"}, {"idempotency_key": "K"}):
-            again = call(connection, schema, {"kind": "email", **options})
-            assert (again.id, again.duplicate) == (first.id, True)
-        other = call(connection, schema, {"kind": "email", "unique_key": "other"})
-    assert onefold.get(other.id) is not None
-
-
 def test_repeatable_read_can_fail_with_a_serialization_error(
     connection: Connection, schema: str, onefold: Onefold
 ) -> None:

@@ -2,19 +2,16 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import fastapi
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.routing import Route
 
 from onefold import InvalidInput, Onefold
 from onefold.client import Client, PushedJob, Receiver
 from onefold.web.fastapi import receives as fastapi_receives
-from onefold.web.starlette import receives
 from onefold.web.webhooks import Received, StandardWebhooks, Webhook, sign
 from tests.http.apps_talk import served
 
@@ -83,32 +80,6 @@ def test_what_is_mounted_answers_behind_a_slash(webhook: Webhook, seen: list[Any
 
     assert post(app, f"{PATH}/") == [200, 200]
     assert post(app) == [307, 307]
-
-
-def test_a_pushed_job_has_an_endpoint_of_starlettes(receiver: Receiver, seen: list[Any]) -> None:
-    def pay(job: PushedJob, request: Request) -> None:
-        seen.append((job.payload, request.url.path))
-
-    endpoint = receives(receiver)(pay)
-
-    assert post(Starlette(routes=[Route(PATH, endpoint, methods=["POST"])])) == [200, 200]
-    assert seen == [(5, PATH)]
-
-
-def test_a_pushed_job_has_a_path_operation_with_dependencies(
-    receiver: Receiver, seen: list[Any]
-) -> None:
-    def amount() -> int:
-        return 7
-
-    def pay(job: PushedJob, more: Annotated[int, fastapi.Depends(amount)]) -> None:
-        seen.append((job.payload, more))
-
-    app = fastapi.FastAPI()
-    app.post(PATH)(fastapi_receives(receiver)(pay))
-
-    assert post(app) == [200, 200]
-    assert seen == [(5, 7)]
 
 
 def test_in_ack_mode_the_answer_comes_first(webhook: Webhook, seen: list[Any]) -> None:

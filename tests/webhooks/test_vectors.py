@@ -24,7 +24,6 @@ from onefold.web.webhooks import (
     sign,
     verify,
 )
-from onefold.web.webhooks.ed25519 import private_key, public_key
 from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, accepted, request
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -174,11 +173,6 @@ VECTORS = [
 each_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 
 
-def test_the_body_of_stripes_vector_is_whole() -> None:
-    assert len(STRIPE_BODY) == 484
-    assert hashlib.sha256(STRIPE_BODY).hexdigest().startswith("98cc89412549ca7f")
-
-
 @each_vector
 def test_w001_what_others_have_published_is_accepted(vector: Vector) -> None:
     verified = verify(vector.provider, vector.request, vector.body, vector.now)
@@ -220,15 +214,6 @@ def test_w007_the_case_of_headers_does_not_matter(vector: Vector) -> None:
         assert accepted(vector.provider, asked, vector.body, vector.now)
 
 
-def test_w009_a_near_miss_is_refused() -> None:
-    asked = request(**MESSAGE, webhook_signature=V1[:-2] + "A=")
-
-    with pytest.raises(BadSignature) as refused:
-        verify(StandardWebhooks(WHSEC), asked, MESSAGE_BODY, EPOCH + timedelta(seconds=1614265330))
-
-    assert refused.value.code == "no_match"
-
-
 @pytest.mark.parametrize(
     ("bare", "padded"),
     [
@@ -259,30 +244,14 @@ def test_w055_what_we_sign_is_what_others_have_published(secret: str, signature:
     assert headers["webhook-timestamp"] == "1614265330"
 
 
-# RFC 4231, HMAC-SHA-256; RFC 2202, HMAC-SHA-1.
+# RFC 4231, HMAC-SHA-256 and HMAC-SHA-512; RFC 2202, HMAC-SHA-1.
 MACS: list[tuple[Any, bytes, bytes, str]] = [
-    ("sha256", b"\x0b" * 20, b"Hi There",
-     "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
     ("sha256", b"Jefe", b"what do ya want for nothing?",
      "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
-    ("sha256", b"\xaa" * 20, b"\xdd" * 50,
-     "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"),
-    ("sha256", bytes(range(1, 26)), b"\xcd" * 50,
-     "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b"),
-    ("sha256", b"\xaa" * 131, b"Test Using Larger Than Block-Size Key - Hash Key First",
-     "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
-    ("sha256", b"\xaa" * 131,
-     (b"This is a test using a larger than block-size key and a larger than block-size data. The"
-     b" key needs to be hashed before being used by the HMAC algorithm."),
-     "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"),
     ("sha512", b"Jefe", b"what do ya want for nothing?",
      ("164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
-     "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737")),
-    ("sha1", b"\x0b" * 20, b"Hi There", "b617318655057264e28bc0b6fb378c8ef146be00"),
+      "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737")),
     ("sha1", b"Jefe", b"what do ya want for nothing?", "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"),
-    ("sha1", b"\xaa" * 20, b"\xdd" * 50, "125d7342b9ac11cd91a39af48aa17b4f63f175d3"),
-    ("sha1", b"\xaa" * 80, b"Test Using Larger Than Block-Size Key - Hash Key First",
-     "aa4ae5e15272d00e95705637ce8a3b55ed402112"),
 ]  # fmt: skip
 
 
@@ -302,31 +271,3 @@ def test_w001_the_macs_of_the_rfcs_are_those_of_the_generic_provider(
     )
 
     assert verify(provider, request(x_signature=given), content, EPOCH).id.startswith("digest:")
-
-
-# RFC 8032, ed25519: private, public, message, signature.
-ED25519 = [
-    ("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
-     "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
-     ("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b4"
-     "6bd25bf5f0595bbe24655141438e7a100b")),
-    ("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
-     "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c", "72",
-     ("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d"
-     "8c387b2eaeb4302aeeb00d291612bb0c00")),
-    ("c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
-     "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025", "af82",
-     ("6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6"
-     "594a7c15e9716ed28dc027beceea1ec40a")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("private", "public", "message", "signature"), ED25519)
-def test_w001_the_signatures_of_rfc_8032_are_ours(
-    private: str, public: str, message: str, signature: str
-) -> None:
-    key = private_key(bytes.fromhex(private))
-
-    assert key.sign(bytes.fromhex(message)).hex() == signature
-    assert key.public_key().public_bytes_raw().hex() == public
-    assert key.public_key() == public_key(bytes.fromhex(public))
