@@ -1,10 +1,5 @@
 """Callers' connections: a test that asks for `kind` runs with them."""
 
-from collections.abc import Iterator
-from urllib.parse import urlsplit
-from uuid import uuid4
-
-import psycopg
 import pytest
 
 from tests.fixtures.colours import Coloured, Store, pytest_pyfunc_call, store
@@ -28,13 +23,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def onefold(store: Store, kind: Kind) -> Coloured:
     """An Onefold of the kind's colour."""
     return Coloured(store.open(), kind.colour)
-
-
-@pytest.fixture
-def other_database(postgres_url: str) -> Iterator[str]:
-    """The URL of another, empty database of the same server."""
-    name = f"test_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"create database {name}".encode())
-        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
-        connection.execute(f"drop database {name} with (force)".encode())

@@ -78,15 +78,15 @@ async def test_a_closed_connection_is_refused(kind: Kind, store: Store, onefold:
 
 
 @with_kinds(*(name for name in ONE_OF_EACH if "sqlite" not in name))
-async def test_another_database_is_refused_with_or_without_tables_of_ours(
-    kind: Kind, store: Store, onefold: Coloured, other_database: str
+async def test_anpostgres_database_is_refused_with_or_without_tables_of_ours(
+    kind: Kind, store: Store, onefold: Coloured, postgres_database: str
 ) -> None:
     """Its commit would not cover the job."""
     for migrated in (False, True):
         if migrated:
-            with Onefold(other_database, schema=store.schema) as elsewhere:
+            with Onefold(postgres_database, schema=store.schema) as elsewhere:
                 elsewhere.migrate()
-        connection = await kind.open(Store("postgres", other_database))
+        connection = await kind.open(Store("postgres", postgres_database))
         await connection.begin()
 
         with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
@@ -108,7 +108,7 @@ def test_something_else_is_refused_by_its_name(store: Store, dialect: Dialect) -
 
 
 @on_both
-def test_a_connection_of_the_other_database_system_is_refused(
+def test_a_connection_of_the_postgres_database_system_is_refused(
     store: Store, dialect: Dialect, postgres_url: str, tmp_path: Path
 ) -> None:
     sqlite, postgres = sqlite3.connect(tmp_path / "other.db"), psycopg.connect(postgres_url)

@@ -6,12 +6,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from onefold import Onefold
 from tests.crash.injector import kill_before
 from tests.crash.scenario import Scenario
 from tests.fixtures.place import Place
+from tests.fixtures.postgres import drop_schema
 from tests.fixtures.proof import proved, repetitions
 
 
@@ -28,9 +28,7 @@ def new_schemas(postgres_url: str) -> Iterator[list[str]]:
     yield names
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for name in names:
-            connection.execute(
-                sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name))
-            )
+            drop_schema(connection, name)
 
 
 @pytest.mark.parametrize("database", ["sqlite", *proved("postgres")])

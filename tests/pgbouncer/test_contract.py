@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from onefold_contract.cases import *  # noqa: F403 - the tests themselves
 from tests.fixtures.pgbouncer import PgBouncer
+from tests.fixtures.postgres import drop_schema
 from tests.fixtures.proof import SOAK
 from tests.pgbouncer.subjects import (
     Pooled,
@@ -57,8 +57,7 @@ def examinees(pgbouncer: PgBouncer, postgres_url: str) -> Iterator[Examinees]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for subject in found.opened.values():
             subject.close()
-            schema = sql.Identifier(subject.schema)
-            connection.execute(sql.SQL("drop schema {} cascade").format(schema))
+            drop_schema(connection, subject.schema)
 
 
 @pytest.fixture(params=SUBJECTS if SOAK else ["sync"])

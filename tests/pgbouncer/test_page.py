@@ -1,32 +1,21 @@
 """The examples of the how-to page, through a real PgBouncer: tests/docs run them without one."""
 
-from collections.abc import Iterator
-from uuid import uuid4
+from urllib.parse import urlsplit
 
-import psycopg
-import pytest
-from psycopg import sql
 from sybil import Document
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 from tests.docs.pages import DOCS
 from tests.faults.servers import url_as
-from tests.fixtures.pgbouncer import PgBouncer, PgBouncers
+from tests.fixtures.pgbouncer import PgBouncers
 
 
-@pytest.fixture
-def own(pgbouncers: PgBouncers, postgres_url: str) -> Iterator[tuple[PgBouncer, str]]:
-    """One before an empty database, and the URL that leads there."""
-    name = f"docs_{uuid4().hex}"
+def test_the_examples_run_behind_it_and_leave_nothing(
+    pgbouncers: PgBouncers, postgres_url: str, postgres_database: str
+) -> None:
+    # In a database of its own: sessions of other databases go their own way.
     pgbouncer = pgbouncers.start(postgres_url)
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield pgbouncer, url_as(pgbouncer.url, dbname=name)
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-def test_the_examples_run_behind_it_and_leave_nothing(own: tuple[PgBouncer, str]) -> None:
-    pgbouncer, dsn = own
+    dsn = url_as(pgbouncer.url, dbname=urlsplit(postgres_database).path.removeprefix("/"))
     page = DOCS / "how-to/run-behind-pgbouncer.md"
     document = Document.parse(str(page), PythonCodeBlockParser())
     document.namespace["dsn"] = dsn

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.pgbouncer import POOL
 from tests.pgbouncer.places import PooledPlace
-from tests.race.crew import race_tasks, race_threads
+from tests.race.crew import Crew, race_by
 from tests.race.test_batches import (
     test_batches_of_triggers_and_batches_of_finishes_do_not_deadlock,
     test_batches_with_shared_keys_in_different_orders_agree_on_every_key,
@@ -13,11 +13,8 @@ from tests.race.test_claims import (
     test_of_many_claims_one_is_won_and_the_others_are_busy_and_then_replayed,
 )
 from tests.race.test_deliveries import test_no_job_is_taken_twice_and_none_is_left
-from tests.race.test_hammer import (
-    test_whatever_happens_at_once_no_rule_is_broken_at_any_moment,
-)
+from tests.race.test_hammer import test_whatever_happens_at_once_no_rule_is_broken_at_any_moment
 from tests.race.test_one_winner import (
-    aenqueue,
     enqueue,
     race,
     test_of_many_enqueues_one_is_new_and_the_others_are_its_duplicates,
@@ -43,9 +40,8 @@ pytestmark = pytest.mark.prove
 CROWD = 10 * POOL
 
 
-def test_a_crowd_of_threads_on_three_sessions_has_one_winner(place: PooledPlace) -> None:
-    winner(race_threads(place, enqueue, {"unique_key": "k"}, size=CROWD))
-
-
-def test_a_crowd_of_tasks_on_three_sessions_has_one_winner(place: PooledPlace) -> None:
-    winner(race_tasks(place, aenqueue, {"unique_key": "k"}, size=CROWD))
+@pytest.mark.parametrize("racers", ["threads", "tasks"])
+def test_a_crowd_on_three_sessions_has_one_winner(
+    place: PooledPlace, crew: Crew, racers: str
+) -> None:
+    winner(race_by(racers, crew, place, enqueue, {"unique_key": "k"}, size=CROWD))

@@ -5,8 +5,9 @@ Python. They come from a fork server that has imported everything and opened not
 """
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -17,6 +18,7 @@ from uuid import uuid4
 import pytest
 
 from onefold import Onefold
+from tests.fixtures.colours import Colour, Coloured
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 
@@ -46,6 +48,12 @@ class Racer(NamedTuple):
     rank: int
     onefold: Onefold
     place: Place
+    colour: Colour = "sync"
+
+    @property
+    def calls(self) -> Coloured:
+        """Its object, for a racer that is written once: a call is awaited in both colours."""
+        return Coloured(self.onefold, self.colour)
 
 
 class Answer(NamedTuple, Generic[T]):
@@ -117,7 +125,8 @@ def warm(onefold: Onefold) -> None:
 
 def _answer(work: Callable[..., T], racer: Racer, arguments: tuple[object, ...]) -> Answer[T]:
     try:
-        return Answer(work(racer, *arguments))
+        value: Any = work(racer, *arguments)
+        return Answer(asyncio.run(value) if inspect.iscoroutine(value) else value)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
         return Answer(error=error)
 
@@ -159,25 +168,40 @@ def together(*work: Callable[[], object]) -> None:
 
 
 def race_tasks(
-    place: Place, work: Callable[..., Awaitable[T]], *arguments: object, size: int = 8
-) -> list[Answer[T]]:
+    place: Place, work: Callable[..., Any], *arguments: object, size: int = 8
+) -> list[Answer[Any]]:
     """`Crew.race`, with asyncio tasks that share one object."""
 
-    async def race() -> list[Answer[T]]:
+    async def race() -> list[Answer[Any]]:
         barrier = asyncio.Barrier(size)
         async with place.open() as onefold:
             await onefold.aget(str(uuid4()))
 
-            async def one(rank: int) -> Answer[T]:
+            async def one(rank: int) -> Answer[Any]:
                 await barrier.wait()
                 try:
-                    return Answer(await work(Racer(rank, onefold, place), *arguments))
+                    return Answer(await work(Racer(rank, onefold, place, "async"), *arguments))
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
                     return Answer(error=error)
 
             return await asyncio.gather(*(one(rank) for rank in range(size)))
 
     return asyncio.run(race())
+
+
+def race_by(
+    racers: str,
+    crew: Crew,
+    place: Place,
+    work: Callable[..., Any],
+    *arguments: object,
+    size: int = 8,
+) -> list[Answer[Any]]:
+    """The same race between processes, threads or tasks."""
+    if racers == "processes":
+        return crew.race(place, work, *arguments)
+    race = race_threads if racers == "threads" else race_tasks
+    return race(place, work, *arguments, size=size)
 
 
 def values(answers: list[Answer[T]]) -> list[T]:

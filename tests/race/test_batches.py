@@ -10,7 +10,7 @@ from onefold import Enqueued, NewJob
 from onefold.model.job import OnDuplicate
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved, repetitions
-from tests.race.crew import Answer, Crew, Racer, race_tasks, race_threads, values
+from tests.race.crew import Crew, Racer, race_by, values
 
 ROUNDS = repetitions(10, soak=500)
 KEYS = 24
@@ -27,17 +27,11 @@ def batch(racer: Racer, prefix: str) -> list[NewJob]:
     ]
 
 
-def enqueue_batch(racer: Racer, prefix: str, on_duplicate: OnDuplicate) -> dict[str, Enqueued]:
-    jobs = batch(racer, prefix)
-    answers = racer.onefold.enqueue_many(jobs, on_duplicate=on_duplicate)
-    return _first_by_key(jobs, list(answers))
-
-
-async def aenqueue_batch(
+async def enqueue_batch(
     racer: Racer, prefix: str, on_duplicate: OnDuplicate
 ) -> dict[str, Enqueued]:
     jobs = batch(racer, prefix)
-    answers = await racer.onefold.aenqueue_many(jobs, on_duplicate=on_duplicate)
+    answers = await racer.calls.enqueue_many(jobs, on_duplicate=on_duplicate)
     return _first_by_key(jobs, list(answers))
 
 
@@ -67,16 +61,11 @@ def test_batches_with_shared_keys_in_different_orders_agree_on_every_key(
 ) -> None:
     for _ in range(ROUNDS):
         prefix = uuid4().hex
-        answers: list[Answer[dict[str, Enqueued]]]
-        if racers == "processes":
-            answers = crew.race(place, enqueue_batch, prefix, on_duplicate)
-        elif racers == "transactions":
+        if racers == "transactions":
             answers = crew.race(place, enqueue_batch_within, prefix, on_duplicate)
-        elif racers == "threads":
-            answers = race_threads(place, enqueue_batch, prefix, on_duplicate, size=4)
         else:
-            answers = race_tasks(place, aenqueue_batch, prefix, on_duplicate, size=4)
-        found = values(answers)
+            answers = race_by(racers, crew, place, enqueue_batch, prefix, on_duplicate, size=4)
+        found: list[dict[str, Enqueued]] = values(answers)
         for key in found[0]:
             assert len({answer[key].id for answer in found}) == 1
             assert sum(answer[key].inserted for answer in found) == 1

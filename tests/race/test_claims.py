@@ -11,19 +11,15 @@ from onefold import LeaseLost, OutcomeUnknown
 from onefold.claims import Busy, Claim, Done, Replay, Won
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved, repetitions
-from tests.race.crew import Crew, Racer, errors, race_tasks, race_threads, values
+from tests.race.crew import Crew, Racer, errors, race_by, values
 
 ROUNDS = repetitions(5, soak=300)
 HOUR = timedelta(hours=1)
 INSTANT = timedelta(microseconds=1)
 
 
-def claim(racer: Racer, key: str, options: dict[str, Any]) -> Any:
-    return racer.onefold.claim("race", key, **options)
-
-
-async def aclaim(racer: Racer, key: str, options: dict[str, Any]) -> Any:
-    return await racer.onefold.aclaim("race", key, **options)
+async def claim(racer: Racer, key: str, options: dict[str, Any]) -> Any:
+    return await racer.calls.claim("race", key, **options)
 
 
 def kinds(answers: list[Any]) -> Counter[str]:
@@ -31,11 +27,7 @@ def kinds(answers: list[Any]) -> Counter[str]:
 
 
 def claims_by(racers: str, crew: Crew, place: Place, key: str, **options: Any) -> list[Any]:
-    if racers == "processes":
-        return values(crew.race(place, claim, key, options))
-    if racers == "threads":
-        return values(race_threads(place, claim, key, options))
-    return values(race_tasks(place, aclaim, key, options))
+    return values(race_by(racers, crew, place, claim, key, options))
 
 
 @pytest.mark.parametrize("racers", ["processes", *proved("threads", "tasks")])

@@ -3,12 +3,12 @@
 import random
 from collections import Counter
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from onefold import Job, NewJob, WrongState
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
-from tests.race.crew import Crew, Racer, race_tasks, race_threads, values
+from tests.race.crew import Crew, Racer, race_by, values
 
 HOUR = timedelta(hours=1)
 INSTANT = timedelta(microseconds=1)
@@ -16,28 +16,16 @@ INSTANT = timedelta(microseconds=1)
 Taken: TypeAlias = list[tuple[str, int]]
 
 
-def take_until_empty(racer: Racer) -> Taken:
+async def take_until_empty(racer: Racer) -> Taken:
     """Take, finish and take again, until nothing is left."""
     taken: Taken = []
     jobs: list[Job] = []
-    size = 3 + racer.rank
+    worker: Any = {"limit": 3 + racer.rank, "worker": f"w{racer.rank}", "lease": HOUR}
     while True:
-        ended, jobs = racer.onefold.deliveries.finish_and_take(
-            jobs, ["mine", "default"], limit=size, worker=f"w{racer.rank}", lease=HOUR
+        ended, jobs = await racer.calls.deliveries.finish_and_take(
+            jobs, ["mine", "default"], **worker
         )
         assert {one.status for one in ended} <= {"accepted"}
-        if not jobs:
-            return taken
-        taken += [(job.id, job.fence) for job in jobs]
-
-
-async def atake_until_empty(racer: Racer) -> Taken:
-    taken: Taken = []
-    jobs: list[Job] = []
-    while True:
-        _, jobs = await racer.onefold.deliveries.afinish_and_take(
-            jobs, ["mine", "default"], limit=3, worker=f"w{racer.rank}", lease=HOUR
-        )
         if not jobs:
             return taken
         taken += [(job.id, job.fence) for job in jobs]
@@ -52,12 +40,7 @@ def test_no_job_is_taken_twice_and_none_is_left(place: Place, crew: Crew) -> Non
                 for n in range(count)
             ]
             stored = [answer.id for answer in onefold.enqueue_many(jobs)]
-            if run == "processes":
-                taken = values(crew.race(place, take_until_empty))
-            elif run == "threads":
-                taken = values(race_threads(place, take_until_empty))
-            else:
-                taken = values(race_tasks(place, atake_until_empty))
+            taken = values(race_by(run, crew, place, take_until_empty))
             found = [delivery for mine in taken for delivery in mine]
             assert sorted(found) == sorted((job_id, 1) for job_id in stored)
             # On PostgreSQL a take passes over rows that others are just taking: done is when

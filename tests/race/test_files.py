@@ -11,7 +11,7 @@ from onefold import DatabaseBusy, Enqueued
 from onefold.operations.migrations import latest
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved, repetitions
-from tests.race.crew import Crew, Racer, race_threads, together, values
+from tests.race.crew import Crew, Racer, race_by, together, values
 
 
 def open_and_enqueue(racer: Racer, url: str) -> Enqueued:
@@ -26,10 +26,7 @@ def test_a_file_that_is_new_to_everybody_is_migrated_once(
     warm = Place(migrated_sqlite_url)
     for number in range(repetitions(10, soak=300)):
         new = Place(f"sqlite:///{tmp_path / str(number)}.db")
-        if racers == "processes":
-            answers = values(crew.race(warm, open_and_enqueue, new.url))
-        else:
-            answers = values(race_threads(warm, open_and_enqueue, new.url))
+        answers = values(race_by(racers, crew, warm, open_and_enqueue, new.url))
         assert len({answer.id for answer in answers}) == 1
         numbers = [number for (number,) in new.rows("select number from {migration}")]
         assert sorted(numbers) == list(range(1, latest("sqlite") + 1))

@@ -11,7 +11,7 @@ from onefold import NewJob
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved, repetitions
 from tests.race import audit
-from tests.race.crew import Crew, race_threads, values
+from tests.race.crew import Crew, race_by, values
 from tests.race.hammer import SCOPES, hammer
 
 DAY = timedelta(days=1)
@@ -27,10 +27,7 @@ def test_whatever_happens_at_once_no_rule_is_broken_at_any_moment(
     counts: Counter[str] = Counter()
     for turn in range(repetitions(1, soak=10)):
         seed, steps = str(getrandbits(64)), repetitions(150, soak=1_000)
-        if racers == "processes":
-            reports = values(crew.race(place, hammer, steps, seed, turn))
-        else:
-            reports = values(race_threads(place, hammer, steps, seed, turn, size=4))
+        reports = values(race_by(racers, crew, place, hammer, steps, seed, turn, size=4))
         for report in reports:
             books.answered.update(report.answered)
             books.undone.update(report.undone)

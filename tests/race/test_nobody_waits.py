@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from onefold import NewJob, Onefold, SerializationConflict
-from onefold.claims import Busy, Replay, Won
 from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.race.waiting import Second, until
@@ -53,15 +52,6 @@ def test_a_duplicate_in_an_open_transaction_keeps_nobody_waiting(
     assert onefold.enqueue("a", unique_key="k").inserted
     caller.execute("commit")
     assert onefold.keys.duplicates(holder.id).count == 4
-
-
-def test_a_duplicate_of_a_queued_job_does_not_keep_it_from_being_taken(
-    onefold: Onefold, caller: Any
-) -> None:
-    holder = onefold.enqueue("a", unique_key="k")
-    assert onefold.within(caller).enqueue("a", unique_key="k").duplicate
-    (taken,) = onefold.deliveries.take(**FIRST)
-    assert taken.id == holder.id
 
 
 @ENDS
@@ -146,32 +136,6 @@ def test_chores_pass_over_what_a_transaction_has_locked(
     assert onefold.deliveries.sweep() == 0
     caller.execute("commit")
     assert onefold.deliveries.rescue().requeued == 1
-
-
-def test_whoever_meets_an_open_joined_claim_is_told_busy_at_once(
-    postgres_place: Place, onefold: Onefold, caller: Any
-) -> None:
-    first = onefold.within(caller).claim("scope", "k")
-    assert isinstance(first, Won)
-    with postgres_place.transaction() as connection:
-        # Even told not to wait at all, it has an answer, and its transaction lives.
-        connection.execute("set local lock_timeout = 1")
-        assert isinstance(onefold.within(connection).claim("scope", "k"), Busy)
-        assert isinstance(onefold.within(connection).claim("scope", "another"), Won)
-    assert isinstance(onefold.claim("scope", "k", lease=HOUR), Busy)  # and so is a leased one
-    onefold.within(caller).keys.settle(first.claim, "done")
-    caller.execute("commit")
-    with postgres_place.transaction() as connection:
-        assert isinstance(onefold.within(connection).claim("scope", "k"), Replay)
-
-
-def test_replays_of_a_settled_claim_do_not_wait_for_each_other(
-    postgres_place: Place, onefold: Onefold, caller: Any
-) -> None:
-    with onefold.once("scope", "k"):
-        pass
-    assert isinstance(onefold.within(caller).claim("scope", "k"), Replay)
-    assert isinstance(onefold.claim("scope", "k"), Replay)
 
 
 def test_of_two_callers_who_cross_two_keys_one_is_told_of_the_deadlock(

@@ -119,8 +119,11 @@ def test_a_key_of_an_open_transaction_is_busy_until_it_ends(
         won = claim(onefold, first, key)
         with postgres_place.connection() as second:
             second.execute("begin")
+            # Even told not to wait at all, it has an answer, and its transaction lives.
+            second.execute("set local lock_timeout = 1")
             rival = None if is_leased else second
             during = claim(onefold, rival, key)
+            assert isinstance(claim(onefold, rival, uuid4().hex), Won)
             onefold.within(first).keys.settle(won.claim, "first")
             first.execute(ending)
             after = claim(onefold, rival, key)

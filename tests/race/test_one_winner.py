@@ -11,7 +11,7 @@ from onefold import AlreadyEnqueued, Enqueued, InvalidInput, KeyReused
 from onefold.model.queue import Queue, QueueSettings
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved, repetitions
-from tests.race.crew import Answer, Crew, Racer, errors, race_tasks, race_threads, values
+from tests.race.crew import Answer, Crew, Racer, errors, race_by, race_threads, values
 
 ROUNDS = repetitions(2, soak=200)
 HOUR = timedelta(hours=1)
@@ -22,12 +22,9 @@ Options: TypeAlias = dict[str, Any]
 Race: TypeAlias = Callable[[Place, Options], list[Answer[Enqueued]]]
 
 
-def enqueue(racer: Racer, options: Options) -> Enqueued:
-    return racer.onefold.enqueue("race", **_for(racer, options))
-
-
-async def aenqueue(racer: Racer, options: Options) -> Enqueued:
-    return await racer.onefold.aenqueue("race", **_for(racer, options))
+async def enqueue(racer: Racer, options: Options) -> Enqueued:
+    found: Enqueued = await racer.calls.enqueue("race", **_for(racer, options))
+    return found
 
 
 def _for(racer: Racer, options: Options) -> Options:
@@ -39,14 +36,9 @@ def _for(racer: Racer, options: Options) -> Options:
 
 
 @pytest.fixture(params=["processes", *proved("threads", "tasks")])
-def race(request: pytest.FixtureRequest) -> Race:
+def race(request: pytest.FixtureRequest, crew: Crew) -> Race:
     """The same race between processes, threads, and tasks."""
-    if request.param == "threads":
-        return lambda place, options: race_threads(place, enqueue, options)
-    if request.param == "tasks":
-        return lambda place, options: race_tasks(place, aenqueue, options)
-    crew: Crew = request.getfixturevalue("crew")
-    return lambda place, options: crew.race(place, enqueue, options)
+    return lambda place, options: race_by(request.param, crew, place, enqueue, options)
 
 
 def winner(answers: list[Answer[Enqueued]]) -> str:

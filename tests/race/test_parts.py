@@ -23,7 +23,7 @@ from tests.faults.callers import Caller, Colour
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved, repetitions
 from tests.fixtures.steps import Steps
-from tests.race.crew import Crew, Racer, race_tasks, race_threads, values
+from tests.race.crew import Crew, Racer, race_by, values
 from tests.race.waiting import Second, until
 
 SIZE = 3 * PART + 7
@@ -244,18 +244,11 @@ def test_a_clock_is_read_once(
     assert len(run_ats) == 1
 
 
-def keep_by_key(racer: Racer, prefix: str) -> dict[str, str]:
-    new_job.PART = SMALL
+async def keep_by_key(racer: Racer, prefix: str) -> dict[str, str]:
+    new_job.PART = SMALL  # in the processes, too
     order = [f"{prefix}:{number}" for number in range(6 * SMALL)]
     random.Random(f"{prefix} {racer.rank}").shuffle(order)
-    answers = racer.onefold.enqueue_many([NewJob("race", unique_key=key) for key in order])
-    return {key: answer.id for key, answer in zip(order, answers, strict=True)}
-
-
-async def akeep_by_key(racer: Racer, prefix: str) -> dict[str, str]:
-    order = [f"{prefix}:{number}" for number in range(6 * SMALL)]
-    random.Random(f"{prefix} {racer.rank}").shuffle(order)
-    answers = await racer.onefold.aenqueue_many([NewJob("race", unique_key=key) for key in order])
+    answers = await racer.calls.enqueue_many([NewJob("race", unique_key=key) for key in order])
     return {key: answer.id for key, answer in zip(order, answers, strict=True)}
 
 
@@ -266,12 +259,7 @@ def test_rivals_agree_on_every_key(
     monkeypatch.setattr(new_job, "PART", SMALL)
     for _ in range(ROUNDS):
         prefix = uuid4().hex
-        if racers == "processes":
-            answers = crew.race(postgres_place, keep_by_key, prefix)
-        elif racers == "threads":
-            answers = race_threads(postgres_place, keep_by_key, prefix, size=4)
-        else:
-            answers = race_tasks(postgres_place, akeep_by_key, prefix, size=4)
+        answers = race_by(racers, crew, postgres_place, keep_by_key, prefix, size=4)
         found = values(answers)
         assert all(one == found[0] for one in found)
 

@@ -11,7 +11,7 @@ from onefold.model.ids import shard_of
 from onefold.model.job import OnDuplicate
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS
-from tests.race.crew import SIZE, Crew, Racer, race_tasks, race_threads, values
+from tests.race.crew import SIZE, Crew, Racer, race_by, race_threads, values
 from tests.race.test_batches import enqueue_batch, enqueue_batch_within
 from tests.race.test_deliveries import HOUR, take_until_empty
 
@@ -75,7 +75,11 @@ def test_engines_that_start_together_do_not_all_begin_at_one_shard(spread: Place
 def test_no_job_of_any_shard_is_taken_twice_and_none_is_left(spread: Place, crew: Crew) -> None:
     stored = fill(spread, each=40)
 
-    taken = [one for racer in values(crew.race(spread, take_until_empty)) for one in racer]
+    taken = [
+        one
+        for racer in values(race_by("processes", crew, spread, take_until_empty))
+        for one in racer
+    ]
     assert Counter(taken) == Counter((job_id, 1) for job_id in stored)
 
 
@@ -86,45 +90,32 @@ def test_batches_over_all_shards_agree_on_every_key(
 ) -> None:
     work = enqueue_batch_within if within else enqueue_batch
     for _ in range(5):
-        answers = values(crew.race(spread, work, uuid4().hex, on_duplicate))
+        answers = values(race_by("processes", crew, spread, work, uuid4().hex, on_duplicate))
         for key in answers[0]:
             given = [answer[key] for answer in answers]
             assert len({answer.id for answer in given}) == 1
             assert sum(answer.inserted for answer in given) == 1
 
 
-def enqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
+async def enqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
     """Single calls, which may share a batch with those of others; the job of each key."""
     jobs: dict[str, str] = {}
     for number in range(CALLS):
         shared, own = f"{prefix} {number}", f"{prefix} {number} {racer.rank}"
-        answer = racer.onefold.enqueue("race", unique_key=shared, idempotency_key=own)
+        answer = await racer.calls.enqueue("race", unique_key=shared, idempotency_key=own)
         jobs[shared] = answer.id
-        claimed = racer.onefold.claim(prefix, own, lease=HOUR)
+        claimed = await racer.calls.claim(prefix, own, lease=HOUR)
         assert isinstance(claimed, Won)
-        racer.onefold.keys.settle(claimed.claim, own)
-    return jobs
-
-
-async def aenqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
-    jobs: dict[str, str] = {}
-    for number in range(CALLS):
-        shared, own = f"{prefix} {number}", f"{prefix} {number} {racer.rank}"
-        answer = await racer.onefold.aenqueue("race", unique_key=shared, idempotency_key=own)
-        jobs[shared] = answer.id
-        claimed = await racer.onefold.aclaim(prefix, own, lease=HOUR)
-        assert isinstance(claimed, Won)
-        await racer.onefold.keys.asettle(claimed.claim, own)
+        await racer.calls.keys.settle(claimed.claim, own)
     return jobs
 
 
 @pytest.mark.parametrize("racers", ["threads", "tasks"])
-def test_single_calls_of_many_go_to_their_own_shards(spread: Place, racers: str) -> None:
+def test_single_calls_of_many_go_to_their_own_shards(
+    spread: Place, crew: Crew, racers: str
+) -> None:
     """Gathered or not: each key is decided, and each outcome stored, on the shard it belongs to."""
-    if racers == "threads":
-        answers = values(race_threads(spread, enqueue_and_settle, racers))
-    else:
-        answers = values(race_tasks(spread, aenqueue_and_settle, racers))
+    answers = values(race_by(racers, crew, spread, enqueue_and_settle, racers))
 
     assert all(answer == answers[0] for answer in answers)
     assert len(set(answers[0].values())) == CALLS

@@ -9,6 +9,7 @@ import pytest
 from psycopg import sql
 
 from onefold import Onefold
+from tests.fixtures.postgres import drop_schema
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def schema(postgres_url: str) -> Iterator[str]:
         onefold.migrate()
     yield name
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+        drop_schema(connection, name)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from onefold_contract.cases import answers, on_duplicate, publish_keys, scopes, suppressed
 from tests.fixtures.citus import distribute
+from tests.fixtures.postgres import drop_schema
 from tests.fixtures.proof import SOAK
 from tests.sql_function.from_sql import FromSql
 
@@ -26,8 +26,7 @@ def opened(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[FromSq
     yield subject
     subject.close()
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        name = sql.Identifier(subject.schema)
-        connection.execute(sql.SQL("drop schema {} cascade").format(name))
+        drop_schema(connection, subject.schema)
 
 
 @pytest.fixture
