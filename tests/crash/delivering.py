@@ -47,10 +47,8 @@ class _Followed(_Delivered):
         super().prepare(onefold)
         self.enqueue(onefold, "next", on_duplicate="rerun", **self.options)
 
-    ends = "completed"
-
     def check(self, onefold: Onefold) -> None:
-        assert self.payloads(onefold) == [(self.ends, "first"), ("ready", "next")]
+        assert self.payloads(onefold) == [("completed", "first"), ("ready", "next")]
 
 
 class FinishWithSuccessor(_Followed):
@@ -92,13 +90,6 @@ class FinishAndTake(_Delivered):
         assert self.states(onefold) == ["completed", "running"]
 
 
-class Bury(_Followed):
-    ends = "dead"
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.deliveries.bury(self.taken, reason="hopeless")
-
-
 class Rescue(Scenario):
     """One goes round again, one was on its last attempt, one expired while it waited."""
 
@@ -125,5 +116,5 @@ class Rescue(Scenario):
 
 SCENARIOS: list[type[Scenario]] = [
     Take, FinishWithSuccessor, FinishWithSuccessorThatInheritsTheKey, FinishUnkeptButPromised,
-    FinishAndTake, Bury, Rescue,
+    FinishAndTake, Rescue,
 ]  # fmt: skip

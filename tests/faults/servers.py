@@ -1,11 +1,8 @@
 """What tests of PostgreSQL have in common: other users' URLs, held keys, and waiting."""
 
-import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -14,18 +11,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from onefold import Onefold
-from tests.fixtures.patience import HANG
+from tests.fixtures.patience import HANG, until
+
+__all__ = ["until"]
 
 PATIENCE = HANG
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait for what must come, with a deadline."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "what the test waits for did not happen"
-        threading.Event().wait(0.005)
-    return found
 
 
 def url_as(url: str, **parts: str) -> str:

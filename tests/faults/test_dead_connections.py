@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
-from onefold import DatabaseUnavailable, Defer, Job, Onefold, Run
+from onefold import DatabaseUnavailable, Defer, Onefold, Run
 from onefold.databases.handler_transaction import abegin, begin
 from onefold.databases.postgres import PostgresDatabase, libpq
 from onefold.operations.statement import Operation, Sql
@@ -23,12 +23,10 @@ from tests.effects.deliveries import ColouredRun
 from tests.faults.callers import Colour
 from tests.faults.servers import Sessions, until, url_as
 from tests.fixtures.patience import HANG
-from tests.fixtures.postgres import PostgresServer
 from tests.fixtures.proof import proved
 
 LEASE = timedelta(minutes=1)
 CONNECTIONS = 4
-JOBS = 40
 OFTEN = 8
 """Uses after which psycopg and we have prepared a statement."""
 
@@ -219,41 +217,6 @@ async def test_dead_connections_of_the_applications_pool_are_replaced(
 
         assert run.target.completed
         await onefold.aclose()
-
-
-@pytest.mark.prove
-def test_a_restart_costs_no_job_its_only_attempt(own_postgres: PostgresServer) -> None:
-    """The jobs come from another object: the worker's connections stay as the restart left them."""
-
-    async def play(other: Onefold) -> None:
-        async with Onefold(own_postgres.url) as onefold:
-
-            @onefold.job(max_attempts=1)
-            def pay(run: Run) -> None:
-                with run.transaction() as tx:
-                    tx.execute("select pg_sleep(0.05)")
-
-            @onefold.job(max_attempts=1)
-            async def apay(run: Run) -> None:
-                async with run.transaction() as tx:
-                    await tx.execute("select pg_sleep(0.05)")
-
-            async with onefold.worker(poll=timedelta(milliseconds=100)):
-                for done in (JOBS, 2 * JOBS):
-                    for kind in ["pay", "apay"] * (JOBS // 2):
-                        other.enqueue(kind, max_attempts=1)
-                    await asyncio.to_thread(until, lambda: len(_ended(other)) == done)  # noqa: B023
-                    own_postgres.stop()
-                    own_postgres.start()
-
-    with Onefold(own_postgres.url) as other:
-        other.migrate()
-        asyncio.run(play(other))
-        assert {(job.state, job.attempt) for job in _ended(other)} == {("completed", 1)}
-
-
-def _ended(onefold: Onefold) -> list[Job]:
-    return [job for job in onefold.find(limit=2 * JOBS) if job.state in {"completed", "dead"}]
 
 
 def _take(onefold: Onefold, colour: Colour) -> ColouredRun:

@@ -337,22 +337,7 @@ class TestPassedOn:
         sentence: str,
     ) -> None:
         """Citus reports it as XX000. A sequence counts, since what is raised is rolled back."""
-        table, function, counter = (
-            sql.Identifier(migrated, name) for name in ("job", "refuse_once", "refusals")
-        )
-        observer.execute(sql.SQL("create sequence {}").format(counter))
-        observer.execute(
-            sql.SQL(
-                "create function {}() returns trigger language plpgsql as $$ begin"
-                " if nextval({}) = 1 then raise exception using errcode = 'XX000', message = {};"
-                " end if; return new; end $$"
-            ).format(function, counter.as_string(), sentence)
-        )
-        observer.execute(
-            sql.SQL("create trigger refuse before insert on {} execute function {}()").format(
-                table, function
-            )
-        )
+        refuse_inserts(observer, migrated, "XX000", sentence, times=1)
         caller = make_caller(Onefold(postgres_url, schema=migrated))
 
         stored = caller("enqueue_many", [NewJob("mail"), NewJob("mail")])
@@ -377,15 +362,20 @@ class TestPassedOn:
             caller("enqueue", "mail")
 
 
-def refuse_inserts(observer: psycopg.Connection, schema: str, state: str, sentence: str) -> None:
-    """Let every insert of a job fail with an SQLSTATE and a message."""
-    table, function = (sql.Identifier(schema, name) for name in ("job", "refuse"))
-    observer.execute(
-        sql.SQL(
-            "create function {}() returns trigger language plpgsql as $$ begin"
-            " raise exception using errcode = {}, message = {}; end $$"
-        ).format(function, state, sentence)
+def refuse_inserts(
+    observer: psycopg.Connection, schema: str, state: str, sentence: str, *, times: int = 1_000
+) -> None:
+    """Let inserts of a job fail with an SQLSTATE and a message."""
+    table, function, counter = (
+        sql.Identifier(schema, name) for name in ("job", "refuse", "refusals")
     )
+    observer.execute(sql.SQL("create sequence {}").format(counter))
+    text = (
+        "create function {}() returns trigger language plpgsql as $$ begin"
+        " if nextval({}) <= {} then raise exception using errcode = {}, message = {};"
+        " end if; return new; end $$"
+    )
+    observer.execute(sql.SQL(text).format(function, counter.as_string(), times, state, sentence))
     text = "create trigger refuse before insert on {} execute function {}()"
     observer.execute(sql.SQL(text).format(table, function))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.patience import HANG, LOCK
+from tests.fixtures.patience import HANG, LOCK, until
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
 from tests.fixtures.shards import found
@@ -25,21 +25,13 @@ from tests.kill.jobs import Scene, declare
 from tests.kill.ledger import Ledger
 from tests.race.crew import processes
 
+__all__ = ["until"]
+
 PATIENCE = HANG
 LEASE = timedelta(seconds=1)
 
 at_length = pytest.mark.timeout(repetitions(300, soak=7_200))
 """For tests that kill and wait for leases to end, again and again."""
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    """Look until it is so; a test that waits in vain says for what."""
-    deadline = time.monotonic() + PATIENCE
-    look = threading.Event()
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {PATIENCE:g} seconds in vain: {what}")
-        look.wait(0.01)
 
 
 def work(place: Place, ledger: Ledger, death: Death, options: dict[str, Any]) -> None:

@@ -20,20 +20,13 @@ import pytest
 from onefold import Job, Onefold
 from onefold.model.delivery import take_order
 from onefold.operations import deliveries
+from tests.fixtures.patience import until
 from tests.fixtures.place import Place
 from tests.race.crew import DEADLINE, warm
 
+__all__ = ["until"]
+
 T = TypeVar("T")
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Look until it is so; a test that waits in vain says for what."""
-    deadline = time.monotonic() + DEADLINE
-    look = threading.Event()
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {DEADLINE:g} seconds in vain: {what}")
-        look.wait(0.002)
 
 
 class Second(Generic[T]):

@@ -8,7 +8,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from onefold_contract.cases import answers, on_duplicate, publish_keys, scopes, suppressed
+from onefold_contract.cases.answers import TestAnswers, TestMismatch, TestNameSpaces
+from onefold_contract.cases.on_duplicate import TestKeep, TestRaise
+from onefold_contract.cases.publish_keys import (
+    TestPublishKeys,
+    TestPublishKeysAndUniqueKeys,
+    TestPublishKeysExpire,
+)
+from onefold_contract.cases.scopes import TestHoldersScope, TestScopes, TestWindows
+from onefold_contract.cases.suppressed import TestSuppressed
 from tests.fixtures.citus import distribute
 from tests.fixtures.postgres import drop_schema
 from tests.fixtures.proof import SOAK
@@ -16,6 +24,12 @@ from tests.sql_function.from_sql import FromSql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = [
+    "TestAnswers", "TestHoldersScope", "TestKeep", "TestMismatch", "TestNameSpaces",
+    "TestPublishKeys", "TestPublishKeysAndUniqueKeys", "TestPublishKeysExpire", "TestRaise",
+    "TestScopes", "TestSuppressed", "TestWindows",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[4, 1] if SOAK else [4])
@@ -33,39 +47,3 @@ def opened(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[FromSq
 def subject(opened: FromSql) -> FromSql:
     opened.reset()
     return opened
-
-
-class TestAnswers(answers.TestAnswers): ...
-
-
-class TestNameSpaces(answers.TestNameSpaces): ...
-
-
-class TestMismatch(answers.TestMismatch): ...
-
-
-class TestScopes(scopes.TestScopes): ...
-
-
-class TestWindows(scopes.TestWindows): ...
-
-
-class TestHoldersScope(scopes.TestHoldersScope): ...
-
-
-class TestPublishKeys(publish_keys.TestPublishKeys): ...
-
-
-class TestPublishKeysAndUniqueKeys(publish_keys.TestPublishKeysAndUniqueKeys): ...
-
-
-class TestPublishKeysExpire(publish_keys.TestPublishKeysExpire): ...
-
-
-class TestKeep(on_duplicate.TestKeep): ...
-
-
-class TestRaise(on_duplicate.TestRaise): ...
-
-
-class TestSuppressed(suppressed.TestSuppressed): ...
