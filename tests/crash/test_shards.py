@@ -59,19 +59,3 @@ def test_a_death_between_two_shards_leaves_nothing_on_either(
 
     assert deaths > 3
     assert len(spread.rows("select distinct shard from {job}")) > 1
-
-
-@pytest.mark.parametrize("kind", [PublishAcross, PublishAcrossOfAHeldKey])
-def test_the_claim_and_its_job_really_are_on_two_shards(
-    spread: Place, kind: type[Scenario]
-) -> None:
-    scenario = kind("two shards")
-    with scenario.open(spread) as onefold:
-        scenario.prepare(onefold)
-        published = scenario.act(onefold, spread)
-        again = scenario.act(onefold, spread)
-
-    ((job_id, job),) = spread.rows("select id, shard from {job}")
-    ((claim,),) = spread.rows("select shard from {claim}")
-    assert str(job_id) == published == again
-    assert claim != job

@@ -44,20 +44,6 @@ def taken(single: PgBouncer) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def end_sessions(pgbouncer: PgBouncer, observer: psycopg.Connection) -> None:
-    for process in pgbouncer.ask("select 1"):
-        observer.execute("select pg_terminate_backend(%s, 10000)", [process])
-
-
-def test_sessions_that_were_ended_meanwhile_are_not_noticed(
-    caller: Caller, pgbouncer: PgBouncer, observer: psycopg.Connection
-) -> None:
-    end_sessions(pgbouncer, observer)
-
-    assert caller("enqueue", "mail", unique_key="k").inserted
-    assert [job.unique_key for job in caller("find")] == ["k"]
-
-
 def test_a_session_that_is_ended_in_mid_operation_makes_one_job(
     caller: Caller, place: PooledPlace, postgres_url: str, observer: psycopg.Connection
 ) -> None:

@@ -63,11 +63,6 @@ class Endpoint:
             return await receiver.areceive(request, body)
         return receiver.receive(request, body)
 
-    async def is_newest(self, event: Received, *args: Any, **options: Any) -> bool:
-        if self.colour == "async":
-            return await event.ais_newest(*args, **options)
-        return event.is_newest(*args, **options)
-
     async def send(self, event_id: str = "msg_1", **members: Any) -> HttpResponse:
         """Send an event by Standard Webhooks."""
         body = json.dumps(members).encode()

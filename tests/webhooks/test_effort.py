@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from onefold.client.push_request import PushedJobs
-from onefold.client.receiver import Receiver
 from onefold.events import WebhookRejected
 from onefold.web.http import HttpRequest
 from onefold.web.webhooks import (
@@ -155,9 +154,3 @@ async def test_w035_too_many_signatures_are_answered_with_a_sentence(endpoint: E
     (rejected,) = endpoint.told_of(WebhookRejected)
     assert rejected.code == "too_many_signatures"
     assert endpoint.count == 0
-
-
-def test_too_many_signatures_of_a_pushed_job_are_answered_with_a_sentence() -> None:
-    response = Receiver(WHSEC, dedupe=lambda _: True).receive(standard(*[BAD_V1] * 17), BODY)
-
-    assert (response.status, response.body.decode()) == (400, TOO_MANY)

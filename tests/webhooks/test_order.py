@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput
-from onefold.web.webhooks import Received, StandardWebhooks, Verified, Webhook
+from onefold.web.webhooks import Received, StandardWebhooks, Webhook
 from tests.fixtures.connections import alongside
 from tests.webhooks import senders
 from tests.webhooks.endpoint import Endpoint
@@ -114,30 +114,6 @@ async def test_w049_an_event_without_a_time_needs_one(endpoint: Endpoint) -> Non
     await endpoint.send("msg_1")
 
     assert [error.field for error in errors] == ["at", "ties"]
-
-
-async def test_w049_the_application_may_know_when_an_event_happened(endpoint: Endpoint) -> None:
-    found: list[bool] = []
-
-    def happened_at(event: Verified) -> datetime:
-        return datetime.fromisoformat(event.json()["at"])
-
-    async def ahandle(event: Received) -> None:
-        found.append(await endpoint.is_newest(event, "customer:7"))
-
-    def handle(event: Received) -> None:
-        found.append(event.is_newest("customer:7"))
-
-    webhook = Webhook(
-        endpoint.onefold, StandardWebhooks(WHSEC), name="dated", occurred_at=happened_at
-    )
-    webhook.process(ahandle if endpoint.colour == "async" else handle)
-    for number, at in enumerate(("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z")):
-        body = b'{"at": "%s"}' % at.encode()
-        asked = senders.standard(body, endpoint.clock.now, event_id=f"msg_{number}")
-        assert (await endpoint.receive(asked, body, webhook)).status == 200
-
-    assert found == [True, False]
 
 
 def test_w049_a_time_that_the_application_finds_has_a_zone(endpoint: Endpoint) -> None:
