@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.cache import cache
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -86,24 +86,6 @@ def test_django_sees_our_statements(store: Store, alias: str) -> None:
     stored = onefold.get(job.id)
     assert stored is not None
     assert stored.payload == payload
-
-
-def test_a_driver_error_is_djangos_as_the_caller_expects(store: Store, alias: str) -> None:
-    onefold = store.open()
-    table = store.table("job")
-    with transaction.atomic(using=alias):
-        with connections[alias].cursor() as cursor:
-            cursor.execute(f"alter table {table} rename to {table.split('.')[-1]}_away")
-        with (
-            pytest.raises(DatabaseError),
-            transaction.atomic(using=alias),
-        ):
-            enqueue(onefold, alias, "k")
-        transaction.set_rollback(True, using=alias)
-
-    with transaction.atomic(using=alias):
-        enqueue(onefold, alias, "k")
-    assert len(onefold.find()) == 1
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from onefold import Busy, DatabaseBusy, Job, Onefold, SerializationConflict
 from onefold.claims import Replay, Won
 from tests.fixtures.colours import Coloured, Dialect, Store
 from tests.fixtures.connection import Connection, Kind
-from tests.fixtures.connections import PLAIN, Effects, alongside, with_kinds
+from tests.fixtures.connections import PLAIN, alongside, with_kinds
 from tests.fixtures.patience import HANG
 
 LEVELS = ["read committed", "repeatable read", "serializable"]
@@ -160,27 +160,6 @@ async def test_a_joined_claim_at_every_level(
         with pytest.raises(SerializationConflict):
             await onefold.within(late.raw).claim("import", "sha")
     await late.rollback()
-
-
-@on_postgres
-async def test_a_refused_transaction_succeeds_when_it_is_run_again(
-    kind: Kind, store: Store, onefold: Coloured, effects: Effects
-) -> None:
-    first = await snapshot(kind, store, "serializable")
-    holder = store.open().enqueue("email", unique_key="k")
-    await first.execute(effects.insert(1))
-    with pytest.raises(SerializationConflict) as caught:
-        await onefold.within(first.raw).enqueue("email", unique_key="k")
-    await first.rollback()
-
-    second = await snapshot(kind, store, "serializable")
-    await second.execute(effects.insert(2))
-    answer = await onefold.within(second.raw).enqueue("email", unique_key="k")
-    await second.commit()
-
-    assert caught.value.status == 409
-    assert (answer.id, answer.duplicate) == (holder.id, True)
-    assert effects.numbers == [2]
 
 
 @pytest.mark.parametrize("dialect", ["postgres"])

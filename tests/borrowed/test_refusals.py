@@ -9,6 +9,8 @@ import psycopg
 import psycopg2
 import psycopg_pool
 import pytest
+from django.db import DatabaseError
+from sqlalchemy.exc import DBAPIError
 
 from onefold import NoTransaction, Onefold, WrongConnection
 from tests.fixtures.colours import Coloured, Dialect, Store
@@ -233,3 +235,24 @@ def test_psycopg2_by_itself_is_refused_with_what_to_do(store: Store, dialect: Di
         store.open().within(raw)
 
     raw.close()
+
+
+@with_kinds(
+    "sqlalchemy-psycopg-connection", "sqlalchemy-pysqlite-recipe", "django-postgres",
+    "django-sqlite",
+)  # fmt: skip
+async def test_a_driver_error_is_the_librarys_as_its_caller_expects(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    connection, table = await kind.connect(store), store.table("job")
+    await connection.begin()
+    await connection.execute(f"alter table {table} rename to {table.split('.')[-1]}_away")
+    await connection.savepoint()
+    with pytest.raises((DBAPIError, DatabaseError)):
+        await onefold.within(connection.raw).enqueue("email")
+    await connection.rollback_to_savepoint()
+    await connection.rollback()
+
+    await connection.begin()
+    assert (await onefold.within(connection.raw).enqueue("email")).inserted
+    await connection.commit()

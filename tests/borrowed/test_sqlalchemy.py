@@ -263,23 +263,6 @@ def test_a_connection_that_streams_is_accepted(
     assert len(rows) == 30
 
 
-@on_both
-def test_a_driver_error_is_sqlalchemys_as_the_caller_expects(
-    store: Store, engine: Engine, effects: Effects
-) -> None:
-    onefold = store.open()
-    with engine.connect() as connection:
-        table = store.table("job")
-        onefold.within(connection).claim("import", "sha")
-        connection.execute(text(f"alter table {table} rename to {table.split('.')[-1]}_away"))
-
-        with pytest.raises(DBAPIError):
-            onefold.within(connection).enqueue("email")
-
-        connection.rollback()
-        assert onefold.within(connection).enqueue("email").inserted
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 

@@ -22,22 +22,6 @@ class CancelRunning(Scenario):
         assert self.states(onefold) == ["cancelled", "ready"]
 
 
-class Replay(Scenario):
-    """The key is reserved by a placeholder, which nobody may ever see."""
-
-    def prepare(self, onefold: Onefold) -> None:
-        self.dead = self.enqueue(onefold)
-        onefold.deliveries.bury(self.take(onefold), reason="hopeless")
-
-    def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.replay(self.dead)
-
-    def check(self, onefold: Onefold) -> None:
-        (job,) = self.jobs(onefold)
-        assert (job.id, job.state, job.attempt) == (self.dead, "ready", 0)
-        assert onefold.enqueue("crash", unique_key=self.key).id == self.dead
-
-
 class ReplayMany(Scenario):
     def prepare(self, onefold: Onefold) -> None:
         for suffix in ("", "a", "b"):
@@ -127,5 +111,5 @@ class Erase(Scenario):
 
 
 SCENARIOS: list[type[Scenario]] = [
-    CancelRunning, Replay, ReplayMany, Delete, Prune, Fold, Erase,
+    CancelRunning, ReplayMany, Delete, Prune, Fold, Erase,
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request as StarletteRequest
 from starlette.routing import Route
 
-from onefold import Onefold, OutsideTransactionWarning, WrongConnection
+from onefold import Onefold, WrongConnection
 from onefold.django import webhooks as in_django
 from onefold.web import fastapi as in_fastapi
 from onefold.web import flask as in_flask
@@ -128,29 +128,6 @@ async def test_w037_a_handler_that_blocks_runs_in_a_thread(store: Store, effects
     await hook.asgi({"type": "lifespan"}, nobody, nobody)
     await drive(hook.asgi, "/", effects)
     engine.dispose()
-
-
-async def test_w037_the_transaction_is_begun_on_what_is_given(
-    store: Store, effects: Effects
-) -> None:
-    from sqlalchemy import text
-    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
-
-    url = store.url.replace("postgresql://", "postgresql+psycopg://")
-    engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
-    onefold = store.open()
-    hook = webhook(onefold, transaction=async_sessionmaker(engine))
-
-    @hook.process
-    async def paid(event: Received) -> None:
-        await event.connection.execute(text(effects.insert(1)))
-        await event.within().aenqueue("mail", unique_key="mail")
-        with pytest.raises(OutsideTransactionWarning):
-            await onefold.aenqueue("call")
-
-    await drive(hook.asgi, "/", effects)
-    assert effects.jobs == [("mail", "mail")]
-    await engine.dispose()
 
 
 # --- WSGI -----------------------------------------------------------------------------------------
