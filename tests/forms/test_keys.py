@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from onefold.errors import InvalidInput
 from onefold.testing.clock import Clock
 from onefold.web.forms import FormKey, FormKeys, RefusedKey
-from onefold.web.forms.form_keys import SKEW
+from onefold.web.forms.form_keys import SKEW, hidden_input
 from tests.forms.conftest import SECRET
-
-
-def test_h220_a_key_says_which_form_and_when(keys: FormKeys, clock: Clock) -> None:
-    found = keys.check(keys.issue("order", "session-7"), "order", "session-7")
-
-    assert isinstance(found, FormKey)
-    assert (found.form, found.issued_at) == ("order", clock.now)
+from tests.forms.html import inputs
 
 
 def test_h220_no_two_keys_have_one_id(keys: FormKeys) -> None:
@@ -41,13 +35,6 @@ def test_h220_keys_of_one_session_share_their_scope_and_others_do_not(keys: Form
 
     assert scope("order", "a") == scope("order", "a")
     assert len({scope("order", "a"), scope("order", "b"), scope("refund", "a")}) == 3
-
-
-def test_h224_a_key_of_another_session_or_form_is_refused(keys: FormKeys) -> None:
-    key = keys.issue("order", "a")
-
-    assert keys.check(key, "order", "b") == RefusedKey("other session")
-    assert keys.check(key, "refund", "a") == RefusedKey("other form")
 
 
 @pytest.mark.parametrize(
@@ -145,3 +132,20 @@ def test_settings_are_checked_and_not_shown(keys: FormKeys) -> None:
     with pytest.raises(InvalidInput, match=r"max_age must be longer than zero"):
         FormKeys(SECRET, max_age=timedelta(0))
     assert SECRET not in repr(keys)
+
+
+def test_h220_a_field_in_plain_python_has_a_key(keys: FormKeys) -> None:
+    page = f"<form method=post>{keys.hidden_field('order', 'a')}<button>Order</button></form>"
+
+    (field,) = inputs(page)
+    assert field["type"] == "hidden"
+    assert (field["name"], field["autocomplete"]) == ("onefold_key", "off")
+    (other,) = inputs(FormKeys(SECRET, field="once").hidden_field("order", "a"))
+    assert other["name"] == "once"
+    assert isinstance(keys.check(field["value"], "order", "a"), FormKey)
+
+
+def test_what_could_end_a_field_is_escaped() -> None:
+    (field,) = inputs(hidden_input('a"b', "<c>&'"))
+
+    assert (field["name"], field["value"]) == ('a"b', "<c>&'")

@@ -118,11 +118,12 @@ def test_h225_a_forged_key_is_refused_and_the_form_is_offered(
 ) -> None:
     new_key(client)
 
-    refused = order(client, "1.forged.order.x.y.z")
+    refused = order(client, "1.forged.order.x.y.z", "everything to Mallory")
     without = client.post("/orders", data={"what": "tea", "note": ""})
 
     assert (refused.status_code, without.status_code) == (400, 400)
     assert '<a href="/orders/new">' in refused.text
+    assert "Mallory" not in refused.text
     assert shop.orders() == []
 
 
@@ -155,6 +156,8 @@ def test_an_attempt_that_vanished_is_being_checked(
 
     assert answer.status_code == 409
     assert "We are checking" in answer.text
+    assert "<form" not in answer.text, "there is no button"
+    assert "Retry-After" not in answer.headers
     assert shop.orders() == []
 
 

@@ -1,4 +1,4 @@
-"""Fingerprints by single options, without a route."""
+"""Fingerprints by single options, without a route; and bodies of forms."""
 
 from typing import Any
 
@@ -27,3 +27,18 @@ def _read(body: bytes | Digested) -> Digested:
 
 def _policy(how: How, *, headers: tuple[str, ...] = (), **options: Any) -> RoutePolicy:
     return RoutePolicy(fingerprint=how, fingerprint_headers=headers, **options)
+
+
+def multipart(boundary: str, *parts: tuple[str, bytes]) -> tuple[str, bytes]:
+    """The content type and the body of a form whose parts have these headers."""
+    pieces = [f"--{boundary}\r\n{head}\r\n\r\n".encode() + value + b"\r\n" for head, value in parts]
+    body = b"".join(pieces) + f"--{boundary}--\r\n".encode()
+    return f"multipart/form-data; boundary={boundary}", body
+
+
+def field(name: str) -> str:
+    return f'Content-Disposition: form-data; name="{name}"'
+
+
+def file(name: str, filename: str, media_type: str = "image/png") -> str:
+    return f'{field(name)}; filename="{filename}"\r\nContent-Type: {media_type}'

@@ -13,7 +13,7 @@ from onefold.web.http import HttpRequest
 from onefold.web.idempotency.body import Digested, Digesting
 from onefold.web.idempotency.fingerprint import Fields, How
 from onefold.web.problems import Refused
-from tests.http.fingerprints import again, fingerprint
+from tests.http.fingerprints import again, field, file, fingerprint, multipart
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -39,21 +39,6 @@ def same(
 
 def whole(request: HttpRequest, body: bytes) -> bytes:
     return body
-
-
-def multipart(boundary: str, *parts: tuple[str, bytes]) -> tuple[str, bytes]:
-    """The content type and the body of a form whose parts have these headers."""
-    pieces = [f"--{boundary}\r\n{head}\r\n\r\n".encode() + value + b"\r\n" for head, value in parts]
-    body = b"".join(pieces) + f"--{boundary}--\r\n".encode()
-    return f"multipart/form-data; boundary={boundary}", body
-
-
-def field(name: str) -> str:
-    return f'Content-Disposition: form-data; name="{name}"'
-
-
-def file(name: str, filename: str, media_type: str = "image/png") -> str:
-    return f'{field(name)}; filename="{filename}"\r\nContent-Type: {media_type}'
 
 
 # --- The operation --------------------------------------------------------------------------------
