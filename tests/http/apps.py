@@ -66,46 +66,30 @@ def asgi_app(shop: Shop) -> App:
         idempotency.add(
             method,
             path,
-            principal=lambda scope: shop.who(_header(scope, b"authorization")),
-            tenant=lambda scope: _header(scope, b"x-tenant"),
+            principal=lambda scope: shop.who(Request(scope).headers.get("authorization")),
+            tenant=lambda scope: Request(scope).headers.get("x-tenant"),
             **shop.options,
         )
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         once: Once | None = scope.get("onefold.once")
+        response: Response
         if once is not None:
-            answer = await shop.apay(once, await _body(receive))
-            await _send(send, answer.status, _encoded(answer.headers), answer.body)
+            answer = await shop.apay(once, await Request(scope, receive).body())
+            response = Response(answer.body, answer.status)
+            response.raw_headers = _encoded(answer.headers)
         elif (scope["method"], scope["path"]) in UNKEYED:
             shop.reads += 1
-            await _send(send, 200, [], b"read")
+            response = PlainTextResponse("read")
         else:
-            await _send(send, 404, [], b"nothing here")
+            response = PlainTextResponse("nothing here", 404)
+        await response(scope, receive, send)
 
     return idempotency.wrap(app)
 
 
-async def _body(receive: Any) -> bytes:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    return body
-
-
-async def _send(send: Any, status: int, headers: Any, body: bytes) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-
-
-def _header(scope: Any, name: bytes) -> str | None:
-    found: bytes | None = dict(scope["headers"]).get(name)
-    return None if found is None else found.decode()
 
 
 # --- Starlette ------------------------------------------------------------------------------------

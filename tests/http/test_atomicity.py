@@ -72,18 +72,8 @@ async def test_h160_rows_and_answer_are_seen_together(
     assert after == ([1], [("k", SETTLED)])
 
 
-@JOINED
-async def test_h162_a_rollback_leaves_nothing(open_site: OpenSite, effects: Effects) -> None:
-    site = await open_site()
-    site.raises(ValueError("oh"))
-
-    await site.post()
-
-    assert (effects.numbers, effects.claims) == ([], [])
-
-
 @OURS
-async def test_h161_a_client_that_is_cut_off_after_the_commit_gets_the_answer_with_a_retry(
+async def test_h141_h161_a_client_that_is_cut_off_after_the_commit_gets_the_answer_with_a_retry(
     open_site: OpenSite,
 ) -> None:
     site = await open_site()
@@ -140,23 +130,6 @@ async def test_h164_a_conflict_at_the_commit_is_told_and_leaves_nothing(
     assert (retry.status, site.payments) == (201, [2])
 
 
-@pytest.mark.parametrize("mode", [OURS_POSTGRES], ids=str)
-async def test_h165_a_savepoint_belongs_to_the_transaction_around_it(
-    onefold: Onefold, effects: Effects
-) -> None:
-    async def handle(once: Once) -> None:
-        await once.connection.execute(effects.insert(1))
-        async with once.connection.transaction(force_rollback=True):
-            await once.connection.execute(effects.insert(2))
-        async with once.connection.transaction():
-            await once.connection.execute(effects.insert(3))
-
-    talk = await handling(onefold, handle)()
-
-    assert talk.status == 200
-    assert (effects.numbers, effects.claims) == ([1, 3], [("k", SETTLED)])
-
-
 @OURS
 async def test_h165_a_handler_that_ends_the_transaction_itself_is_refused(
     onefold: Onefold, effects: Effects
@@ -199,23 +172,6 @@ async def test_h168_a_unique_constraint_of_the_applications_is_not_taken_for_our
     assert reply.status == 500
     assert effects.claims == []
     assert (await site.post()).status == 201
-
-
-async def test_h169_a_handler_has_a_key_for_others_that_is_the_same_in_every_attempt(
-    open_site: OpenSite,
-) -> None:
-    site = await open_site()
-    site.raises(ValueError("after the charge"))
-    await site.post()
-    site.succeeds()
-    await site.post()
-    await site.post(key="other")
-
-    keys = [once.key("charge") for once in site.shop.attempts]
-
-    assert keys[0] == keys[1] != keys[2]
-    assert (site.shop.attempts[0].fence or 0) < (site.shop.attempts[1].fence or 0)
-    assert "k" != keys[0] != site.shop.attempts[0].key("refund")
 
 
 @OURS

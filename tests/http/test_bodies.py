@@ -88,13 +88,6 @@ async def test_h097_the_key_is_claimed_when_the_body_is_complete(open_site: Open
     assert site.shop.runs == 1
 
 
-async def test_h086_h089_the_pieces_of_an_answer_are_one_answer(onefold: Onefold) -> None:
-    first, retry = await visited(streaming(onefold, three, transaction=onefold))
-
-    assert first.body == retry.body == b"one two three"
-    assert retry.headers["content-length"] == "13"
-
-
 async def test_h086_a_stream_may_be_sent_as_it_comes_all_but_its_end(onefold: Onefold) -> None:
     seen: list[list[Any]] = []
     talks: list[Talk] = []
@@ -223,7 +216,7 @@ async def test_h095_a_background_task_runs_once_and_after_the_commit(
     assert seen == [[("k", SETTLED)]]
 
 
-def test_h085_what_was_sent_in_chunks_comes_back_with_its_length(onefold: Onefold) -> None:
+def test_h085_h089_what_was_sent_in_chunks_comes_back_with_its_length(onefold: Onefold) -> None:
     app = streaming(onefold, three, takeover="refuse", stream="forward")
 
     with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:

@@ -11,7 +11,7 @@ from onefold import Onefold
 from onefold.claims import Done, NotDone
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.key import KeyRules
-from tests.fixtures.colours import Clock, Store
+from tests.fixtures.colours import Clock
 from tests.http.apps_steps import DONE, Counter
 from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import OpenSite
@@ -44,21 +44,6 @@ async def test_h182_keys_that_carry_their_time_are_refused_when_it_has_passed(
     for other in (dated(clock.now + HOUR + timedelta(seconds=1)), str(uuid.uuid4())):
         assert (await site.post(key=other)).code == "key_invalid"
     assert (await site.post(key=dated(clock.now + HOUR))).status == 201
-
-
-@pytest.mark.parametrize("takeover", ["rerun", "resume"])
-async def test_h185_a_vanished_attempt_is_found_by_its_state_and_carried_on_by_its_retry(
-    onefold: Onefold, clock: Clock, takeover: Any
-) -> None:
-    # Bodies are not stored, so nobody but the client can run it again. An operator finds it.
-    counter = Counter(onefold, takeover=takeover, lease=timedelta(seconds=60))
-    await counter.begin()
-    clock.advance(timedelta(seconds=61))
-
-    found = await onefold.keys.afind(surface="http", state="abandoned")
-    assert [(key.scope, key.key) for key in found.keys] == [("alice", "k")]
-
-    assert await counter.carry_out() == DONE
 
 
 async def test_h185_an_unknown_outcome_is_found_and_settled_by_an_operator(
@@ -99,19 +84,6 @@ async def test_h185_or_the_route_finds_out_with_the_next_retry(
     assert [answer.body for answer in answers] == [body, body]
     assert asked
     assert threading.get_ident() not in asked, "it may block"
-
-
-@OURS
-async def test_h186_the_databases_clock_decides(store: Store, clock: Clock) -> None:
-    # Two processes whose own clocks are anything: what was written is compared by the database's.
-    fast = Counter(store.open(), takeover="refuse", retention=HOUR)
-    slow = Counter(store.open(), takeover="refuse", retention=HOUR)
-    await fast.carry_out()
-
-    answer = await slow.carry_out()
-
-    assert answer.value("Idempotent-Replayed") == "true"
-    assert fast.registry.context.database.clock is None
 
 
 @OURS

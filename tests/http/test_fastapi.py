@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, text
 
 from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
-from onefold.web.fastapi import Idempotency, Once, once_of
+from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
@@ -38,19 +38,6 @@ def engine(store: Store) -> Generator[Engine]:
     engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
     yield engine
     engine.dispose()
-
-
-async def test_models_go_in_and_come_out(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    @app.post("/pay", status_code=201, response_model_exclude={"by"})
-    @idempotency(principal=anybody, transaction=onefold)
-    async def pay(payment: Payment) -> Receipt:
-        return Receipt(amount=payment.amount)
-
-    talks = await visited(app, BODY, BODY)
-
-    assert [(talk.status, talk.body) for talk in talks] == [(201, b'{"amount":3}')] * 2
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -156,20 +143,6 @@ async def test_a_principal_may_have_dependencies_of_its_own(
     talks = await visited(app, BODY, BODY)
 
     assert talks[0].body == talks[1].body == b'"Bearer alice:first-token"'
-
-
-async def test_what_an_endpoint_calls_can_ask_for_the_attempt(onefold: Onefold) -> None:
-    def key(request: fastapi.Request) -> str | None:
-        return once_of(request).request_key
-
-    async def pay(request: fastapi.Request, once: Once | None) -> str | None:
-        assert once is not None
-        return key(request)
-
-    app = keyed_app(onefold, pay, takeover="refuse")
-    (talk, _) = await visited(app, BODY, BODY)
-
-    assert talk.body == b'"k"'
 
 
 async def test_keys_are_not_kept_where_another_one_keeps_them(

@@ -74,10 +74,11 @@ def test_keys(values: list[str], strict: bool, uuids: bool) -> None:  # noqa: FB
 
 @given(key=st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), min_size=1))
 @MANY
-def test_every_printable_key_can_be_sent_in_quotes(key: str) -> None:
+def test_h023_h026_every_printable_key_can_be_sent_in_quotes_and_means_itself(key: str) -> None:
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
 
-    assert read_key(request(idempotency_key=f'"{escaped}"'), KeyRules(strict=True)) == key
+    for rules in (KeyRules(), KeyRules(strict=True)):
+        assert read_key(request(idempotency_key=f'"{escaped}"'), rules) == key
 
 
 @given(text=VALUE, date=VALUE | st.none(), fractions=st.booleans())

@@ -1,7 +1,6 @@
 """Problems: what a client is told when its request is not carried out."""
 
 import json
-import pickle
 import re
 from datetime import timedelta
 from http import HTTPStatus
@@ -9,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from onefold import OnefoldError
 from onefold.web import problems
 from onefold.web.http import HttpRequest
-from onefold.web.problems import KINDS, Problem, Refused
+from onefold.web.problems import KINDS, Problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "problems.md"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
@@ -145,19 +143,3 @@ def test_h203_everybody_else_by_json(accept: tuple[str, ...]) -> None:
     answer = problems.make(problems.IN_PROGRESS, retry_after=3).answer(request(*accept))
 
     assert answer.value("content-type") == "application/problem+json"
-
-
-def test_h204_retry_after_is_a_whole_number_of_seconds() -> None:
-    for wait in (timedelta(microseconds=1), timedelta(0), -5, 0.2, 1):
-        busy = problems.make(problems.IN_PROGRESS, retry_after=wait)
-        assert busy.answer(request()).value("retry-after") == "1"
-    unknown = problems.make(problems.OUTCOME_UNKNOWN).answer(request())
-    assert unknown.value("retry-after") is None
-
-
-def test_a_refusal_is_an_error_of_ours_with_the_status_of_its_problem() -> None:
-    refused = Refused(problems.make(problems.KEY_REUSED))
-
-    assert isinstance(refused, OnefoldError)
-    assert (refused.status, refused.problem.code) == (422, "key_reused")
-    assert pickle.loads(pickle.dumps(refused)).problem == refused.problem

@@ -63,7 +63,10 @@ async def test_an_endpoint_may_be_a_plain_function_and_asks_for_its_attempt(
     assert effects.numbers == [1]
 
 
-async def test_a_mounted_application_is_found_with_its_path(onefold: Onefold) -> None:
+@pytest.mark.parametrize("host", [False, True], ids=["mount", "host"])
+async def test_a_mounted_application_is_found_with_its_path(
+    onefold: Onefold, *, host: bool
+) -> None:
     idempotency = Idempotency(onefold)
 
     @idempotency(principal=caller, takeover="refuse", scope="route")
@@ -71,28 +74,14 @@ async def test_a_mounted_application_is_found_with_its_path(onefold: Onefold) ->
         return PlainTextResponse("paid")
 
     inner = Starlette(routes=[Route("/{order}/pay", pay, methods=["POST"])])
-    app = Starlette(routes=[Mount("/orders", inner)])
+    orders = Mount("/orders", inner)
+    app = Starlette(routes=[Host("shop.example", Starlette(routes=[orders])) if host else orders])
     idempotency.install(app)
-    talks = await visited(app, path="/orders/7/pay")
-
-    assert talks[1].headers["idempotent-replayed"] == "true"
-    assert idempotency.report()[0].startswith("POST /orders/{order}/pay: at most once")
-
-
-async def test_so_is_one_that_has_a_host_of_its_own(onefold: Onefold) -> None:
-    idempotency = Idempotency(onefold)
-
-    @idempotency(principal=caller, takeover="refuse")
-    async def pay(_request: Request) -> Response:
-        return PlainTextResponse("paid")
-
-    inner = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
-    app = Starlette(routes=[Host("shop.example", inner)])
-    idempotency.install(app)
-    talks = await visited(app, headers=[("host", "shop.example")])
+    talks = await visited(app, path="/orders/7/pay", headers=[("host", "shop.example")])
 
     assert [talk.body for talk in talks] == [b"paid", b"paid"]
     assert talks[1].headers["idempotent-replayed"] == "true"
+    assert idempotency.report()[0].startswith("POST /orders/{order}/pay: at most once")
 
 
 async def test_h045_what_is_no_application_of_starlettes_has_no_policy(onefold: Onefold) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onefold import InvalidInput, LeaseLost, Onefold
+from onefold import LeaseLost, Onefold
 from onefold.web.idempotency.body import MAX_IN_MEMORY
 from onefold.web.wsgi import Idempotency, IdempotencyMiddleware
 
@@ -365,8 +365,3 @@ def test_h047_what_an_application_does_not_know_is_no_outcome(onefold: Onefold) 
 
     told = [call(site).starts[0][0] for _ in range(3)]
     assert told == ["404 Not Found", "299 Fine", "299 Unknown"], "a replay has words of its own"
-
-
-def test_h040_a_route_without_callers_is_refused(onefold: Onefold) -> None:
-    with pytest.raises(InvalidInput, match="principal"):
-        Idempotency(onefold).add("POST", "/pay", takeover="refuse")

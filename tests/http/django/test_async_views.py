@@ -51,30 +51,25 @@ def asite(view: Any, project_onefold: Onefold) -> Callable[..., list[Reply]]:
     return post
 
 
-def test_an_async_view_is_leased(project_onefold: Onefold) -> None:
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_async_view_is_leased_or_joined_to_onefolds_own_database(
+    project_onefold: Onefold, *, joined: bool
+) -> None:
     runs: list[int] = []
+    options: Any = {"transaction": project_onefold} if joined else {"takeover": "refuse"}
 
-    @Idempotency()(principal=alice, takeover="refuse")
+    @Idempotency()(principal=alice, **options)
     async def pay(request: HttpRequest, once: Once) -> HttpResponse:
         await asyncio.sleep(0)
         runs.append(1)
+        if joined:
+            await once.connection.execute("create table receipt (id integer)")
         return HttpResponse(f"paid {once.request_key}", status=201)
 
     first, retry = asite(pay, project_onefold)()
 
     assert [first.body, retry.body, retry.is_replay] == [b"paid k", b"paid k", True]
     assert len(runs) == 1
-
-
-def test_an_async_view_may_be_joined_to_onefolds_own_database(project_onefold: Onefold) -> None:
-    @Idempotency()(principal=alice, transaction=project_onefold)
-    async def pay(request: HttpRequest, once: Once) -> HttpResponse:
-        await once.connection.execute("create table receipt (id integer)")
-        return HttpResponse("paid")
-
-    first, retry = asite(pay, project_onefold)()
-
-    assert [first.body, retry.is_replay] == [b"paid", True]
 
 
 def test_h135_an_exception_is_answered_as_its_retry(

@@ -94,15 +94,6 @@ def test_h221_a_double_click_is_one_order(visit: Callable[..., Reply], orders: l
     assert orders == ["apple"]
 
 
-def test_h224_a_key_of_another_session_is_refused(
-    visit: Callable[..., Reply], orders: list[str]
-) -> None:
-    visit()
-
-    assert visit("apple", form_keys().issue("order", "somebody else's")).status == 400
-    assert orders == []
-
-
 def test_h224_a_key_is_not_good_for_every_visitor_without_a_session(
     visit: Callable[..., Reply], orders: list[str]
 ) -> None:

@@ -96,20 +96,6 @@ print(connections["default"].introspection.table_names())
 """
 
 
-def test_a_test_runner_has_tables_of_its_own(make_project: MakeProject, store: Store) -> None:
-    project = make_project(INSTALLED_APPS=["onefold.django", "shop"])
-    if store.dialect == "sqlite":
-        project.settings["DATABASES"]["default"]["TEST"] = {
-            "NAME": str(project.folder / "test.sqlite3")
-        }
-        project.configure()
-    project.write("shop/__init__.py", "")
-    project.write("shop/jobs.py", EARLY)
-    project.write("shop/tests.py", TESTS)
-
-    assert "OK" in project.manage("test", "shop")
-
-
 @pytest.mark.prove
 def test_tests_in_memory_run_until_they_need_onefold(tmp_path: Path) -> None:
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "real.sqlite3")}

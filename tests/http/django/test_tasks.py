@@ -12,18 +12,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.test.utils import override_settings
 
-from onefold import Onefold
+from onefold import InvalidInput, Onefold
 from onefold.django import tasks as task_framework
 from tests.http.django.conftest import BACKEND
 from tests.worker.stage import ended, perform, working
 
 if TYPE_CHECKING or find_spec("django.tasks") is None:
     from django_tasks import TaskResultStatus, default_task_backend, task, task_backends
-    from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
+    from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
 else:
     from django.tasks import TaskResultStatus, default_task_backend, task, task_backends
-    from django.tasks.exceptions import InvalidTask as InvalidTaskError
     from django.tasks.exceptions import TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
 
@@ -99,14 +98,6 @@ def test_the_kind_priority_time_and_queue_of_a_task_are_those_of_its_job(
     assert (patient.run_at, patient.queue) == (later, "slow")
 
 
-def test_the_queues_of_a_backend_are_its_own(project_onefold: Onefold) -> None:
-    with (
-        override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": ["default"]}}),
-        pytest.raises(InvalidTaskError),
-    ):
-        add.using(queue_name="elsewhere")
-
-
 def test_a_task_is_enqueued_by_the_commit_of_the_block(project_onefold: Onefold) -> None:
     with transaction.atomic():
         result: Any = add.enqueue(1)
@@ -121,27 +112,29 @@ def test_a_task_is_enqueued_by_the_commit_of_the_block(project_onefold: Onefold)
         add.get_result(undone.id)
 
 
-def test_a_failure_is_told_of(project_onefold: Onefold, heard: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("failing", "error", "sentence"),
+    [(fail, ValueError, "on purpose"), (unspeakable, InvalidInput, "result")],
+    ids=["raised", "no json"],
+)
+def test_a_failure_is_told_of(
+    project_onefold: Onefold,
+    heard: list[str],
+    failing: Any,
+    error: type[Exception],
+    sentence: str,
+) -> None:
     tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
     with override_settings(TASKS=tasks):
-        result: Any = fail.enqueue()
+        result: Any = failing.enqueue()
         run_through(project_onefold, result)
 
     assert result.status == TaskResultStatus.FAILED
-    assert [error.exception_class for error in result.errors] == [ValueError]
-    assert "on purpose" in result.errors[0].traceback or "fail" in result.errors[0].traceback
+    assert [told.exception_class for told in result.errors] == [error]
+    assert sentence in result.errors[0].traceback
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
     assert heard == ["READY", "RUNNING", "FAILED"]
-
-
-def test_what_is_no_json_is_a_failure(project_onefold: Onefold) -> None:
-    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
-    with override_settings(TASKS=tasks):
-        result: Any = unspeakable.enqueue()
-        run_through(project_onefold, result)
-
-    assert result.status == TaskResultStatus.FAILED
 
 
 def test_a_push_that_was_put_off_is_no_failure(project_onefold: Onefold) -> None:

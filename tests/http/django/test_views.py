@@ -53,20 +53,6 @@ def site(view: Any, middleware: Any = MIDDLEWARE) -> OnlyPosts:
     return post
 
 
-def test_h160_a_view_is_joined_to_onefolds_database_unless_it_says_otherwise(
-    rows: Callable[[], int],
-) -> None:
-    @Idempotency()(principal=alice)
-    def pay(request: HttpRequest) -> HttpResponse:
-        assert connection.in_atomic_block
-        insert()
-        return HttpResponse("paid", status=201)
-
-    post = site(pay)
-
-    assert [post().status, post().is_replay, rows()] == [201, True, 1]
-
-
 @pytest.mark.parametrize("is_inside", [True, False], ids=["in a block", "in a block of ours"])
 def test_what_a_view_enqueues_within_is_part_of_its_block(
     rows: Callable[[], int], project_onefold: Onefold, *, is_inside: bool

@@ -167,11 +167,8 @@ class Site:
 
     def effects(self) -> list[tuple[str, int]]:
         """What was committed: which key, by which attempt."""
-        return [(key, fence) for key, fence in self.place.rows("select * from {e}", e=self._table)]
-
-    @property
-    def _table(self) -> str:
-        return self.place.effects
+        table = self.place.effects
+        return [(key, fence) for key, fence in self.place.rows("select * from {e}", e=table)]
 
     def close(self) -> None:
         for server in self._servers:

@@ -36,24 +36,3 @@ def check(site: Site, answers: list[Said]) -> Said:
             assert int(said.headers["retry-after"]) >= 1
     assert site.ledger.count("began") == 1
     return first
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize("path", ["/joined", "/refuse"])
-def test_h113_while_the_first_is_at_work_the_other_ninety_nine_are_told_so(
-    postgres_site: Site, path: str
-) -> None:
-    """H167: joined, too. Its claim is in a transaction that is open, and nobody waits for that."""
-    site = postgres_site
-    holder, first = site.held(path, "k", lease=LOCK)
-    servers = [holder, *(site.start(lease=LOCK) for _ in range(SERVERS - 1))]
-    calls = [Call(servers[n % SERVERS].port, path, "k").go() for n in range(SIZE - 1)]
-
-    for call in calls:
-        assert call.answer().problem == "in_progress"
-    site.open_gate()
-
-    told = first.answer()
-    assert told.receipt
-    assert [server.post(path, "k").body for server in servers] == [told.body] * SERVERS
-    assert site.ledger.count("began") == 1

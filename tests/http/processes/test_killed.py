@@ -26,7 +26,7 @@ def check_replays(server: Server, path: str, first: Said) -> None:
 
 
 @pytest.mark.prove
-def test_h142_until_its_lease_ends_the_key_of_a_killed_process_is_busy(site: Site) -> None:
+def test_h142_h186_until_its_lease_ends_the_key_of_a_killed_process_is_busy(site: Site) -> None:
     """The client is told a time by the clock that decides it, and never a later one."""
     server = killed(site, "/rerun", lease=LOCK)
 

@@ -31,12 +31,6 @@ def check_away(said: Said, code: str) -> None:
     assert int(said.headers["retry-after"]) >= 1
 
 
-# --- when the key is to be claimed ----------------------------------------------------------------
-
-
-# --- while the handler runs -----------------------------------------------------------------------
-
-
 def test_h149_a_handler_whose_lease_cannot_be_renewed_is_told_and_cannot_settle(
     postgres_site: Site, far: Place, proxy: Proxy
 ) -> None:
@@ -50,9 +44,6 @@ def test_h149_a_handler_whose_lease_cannot_be_renewed_is_told_and_cannot_settle(
     said = site.start().insist("/watchful", "k")
     first, second = site.ledger.lines("began")
     assert said.receipt["fence"] == second.fence > first.fence
-
-
-# --- when the answer is to be stored --------------------------------------------------------------
 
 
 @pytest.mark.prove
