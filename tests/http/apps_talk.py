@@ -8,10 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import uvicorn
-from granian.constants import Interfaces
-from granian.server.embed import Server as Granian
 
-from tests.faults.servers import until
 from tests.http.apps import App
 from tests.http.scenario_site import ALICE, LONG, Headers
 
@@ -131,32 +128,6 @@ def served(app: App, *, lifespan: Literal["on", "off"] = "on") -> Generator[tupl
         server.should_exit = True
         thread.join(LONG)
         listening.close()
-
-
-@contextmanager
-def granian_served(
-    app: App, *, lifespan: Literal["on", "off"] = "on"
-) -> Generator[tuple[str, int]]:
-    """The same for granian."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        host, port = free.getsockname()
-    interface = Interfaces.ASGI if lifespan == "on" else Interfaces.ASGINL
-    server = Granian(app, host, port, interface=interface, log_enabled=False)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_until_complete, args=[server.serve()])
-    thread.start()
-    try:
-        until(lambda: _is_listening(host, port))
-        yield host, port
-    finally:
-        loop.call_soon_threadsafe(server.stop)
-        thread.join(LONG)
-        loop.close()
-
-
-def _is_listening(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((host, port)) == 0
 
 
 def written(

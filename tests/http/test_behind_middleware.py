@@ -1,10 +1,11 @@
-"""Replays through real sockets, with the usual middlewares in front."""
+"""Other middleware beside ours: the usual ones in front, and a function inside or outside."""
 
 import gzip
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
 
+import fastapi
 import httpx
 import pytest
 from starlette.middleware.cors import CORSMiddleware
@@ -12,45 +13,33 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from tests.http.apps import App, asgi_app, fastapi_app, starlette_app
-from tests.http.apps_talk import granian_served, served
-from tests.http.scenario_site import ALICE, Headers, OpenSite, Site
+from onefold import Onefold
+from onefold.web.fastapi import Idempotency, Once
+from tests.fixtures.connections import Effects
+from tests.http.apps import App, anybody, asgi_app, fastapi_app, starlette_app
+from tests.http.apps_talk import served, visited
+from tests.http.scenario_site import ALICE, Headers, OpenSite
 
 LONG_BODY = b'{"receipt": "' + b"x" * 1000 + b'"}'
 JSON = ("Content-Type", "application/json")
+ZIPPED = ("Content-Encoding", "gzip")
 BROWSER = {"Origin": "http://shop", "Authorization": ALICE, "Content-Type": "application/json"}
 
-Browsing: TypeAlias = Callable[[App], AbstractContextManager[httpx.Client]]
 
-
-def with_gzip(app: Any) -> App:
-    return GZipMiddleware(app)
-
-
-def with_all(app: Any) -> App:
-    sessions = SessionMiddleware(with_gzip(app), secret_key="not secret")
+def behind_others(app: Any) -> App:
+    sessions = SessionMiddleware(GZipMiddleware(app), secret_key="not secret")
     cors = CORSMiddleware(sessions, allow_origins=["http://shop"], expose_headers=["*"])
     return TrustedHostMiddleware(cors, allowed_hosts=["127.0.0.1"])
 
 
-BEHIND = pytest.mark.parametrize(
-    ("make", "front"), [(app, with_all) for app in (asgi_app, starlette_app, fastapi_app)]
-)
-
-
-@pytest.fixture(params=[served, pytest.param(granian_served, marks=pytest.mark.prove)])
-def browsing(request: pytest.FixtureRequest) -> Browsing:
+@contextmanager
+def browsing(app: App) -> Generator[httpx.Client]:
     """Serves an application to a browser."""
-
-    @contextmanager
-    def browse(app: App) -> Generator[httpx.Client]:
-        with (
-            request.param(app, lifespan="off") as (host, port),
-            httpx.Client(base_url=f"http://{host}:{port}", headers=BROWSER) as client,
-        ):
-            yield client
-
-    return browse
+    with (
+        served(app, lifespan="off") as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", headers=BROWSER) as client,
+    ):
+        yield client
 
 
 class Names:
@@ -68,54 +57,82 @@ class Names:
         await self._app(scope, receive, noting)
 
 
-def posted(client: httpx.Client, *more: tuple[str, str], body: bytes = b"{}") -> httpx.Response:
-    return client.post("/pay", headers=[("Idempotency-Key", "k"), *more], content=body)
-
-
-def thrice(browsing: Browsing, site: Site, make: Any, front: Any) -> list[httpx.Response]:
-    """The last one from a client that takes no coding."""
-    names = Names(make(site.shop))
-    with browsing(front(names)) as client:
-        replies = [posted(client, *more) for more in ([], [], [("Accept-Encoding", "identity")])]
-    assert names.seen == [name.lower() for name in names.seen]
-    for reply in replies:
-        assert len(reply.headers.get_list("content-length")) <= 1
-    marks = [reply.headers.get("idempotent-replayed") for reply in replies]
-    assert marks == [None, "true", "true"]
-    return replies
-
-
-@BEHIND
-async def test_a_replay_is_whole_behind_other_middleware(
-    open_site: OpenSite, browsing: Browsing, make: Any, front: Any
-) -> None:
-    site = await open_site()
-    site.answers(201, LONG_BODY, [JSON])
-
-    replies = thrice(browsing, site, make, front)
-
-    assert [(reply.status_code, reply.content) for reply in replies] == [(201, LONG_BODY)] * 3
-    assert replies[0].headers.get("content-encoding") == replies[1].headers.get("content-encoding")
+ACCEPTED = ("gzip", "gzip", "identity")
+PACKED = gzip.compress(LONG_BODY)
 
 
 @pytest.mark.parametrize("make", [asgi_app, starlette_app, fastapi_app])
 @pytest.mark.parametrize(
-    "own", [[("Content-Length", "%d")], [("X-Two-Words", "a"), ("x-two-words", "b")]], ids=str
+    ("body", "own"),
+    [
+        (LONG_BODY, []),
+        (PACKED, [ZIPPED, ("Content-Length", str(len(PACKED)))]),
+        (PACKED, [ZIPPED, ("X-Two-Words", "a"), ("x-two-words", "b")]),
+    ],
+    ids=["plain", "length", "twice"],
 )
-async def test_headers_of_the_endpoints_own_stay_right(
-    open_site: OpenSite, browsing: Browsing, make: Any, own: Headers
+async def test_a_replay_is_whole_behind_other_middleware(
+    open_site: OpenSite, make: Any, body: bytes, own: Headers
 ) -> None:
-    packed = gzip.compress(LONG_BODY)
     site = await open_site()
-    headers = [(name, value.replace("%d", str(len(packed)))) for name, value in own]
-    site.answers(200, packed, [JSON, ("Content-Encoding", "gzip"), *headers])
+    site.answers(201, body, [JSON, *own])
+    names = Names(make(site.shop))
 
-    replies = thrice(browsing, site, make, with_gzip)
+    with browsing(behind_others(names)) as client:
+        replies = [
+            client.post("/pay", headers={"Idempotency-Key": "k", "Accept-Encoding": accepted})
+            for accepted in ACCEPTED
+        ]
 
-    assert [reply.content for reply in replies] == [LONG_BODY] * 3
-    codings = [reply.headers.get("content-encoding") for reply in replies]
-    assert codings == ["gzip", "gzip", None]
-    for reply in replies:
-        assert reply.headers.get_list("x-two-words") == [
+    assert names.seen == [name.lower() for name in names.seen]
+    assert [(reply.status_code, reply.content) for reply in replies] == [(201, LONG_BODY)] * 3
+    found = [reply.headers for reply in replies]
+    assert [one.get("idempotent-replayed") for one in found] == [None, "true", "true"]
+    assert [one.get("content-encoding") for one in found] == ["gzip", "gzip", None]
+    for one in found:
+        assert len(one.get_list("content-length")) <= 1
+        assert one.get_list("x-two-words") == [
             value for name, value in own if name.lower() == "x-two-words"
         ]
+
+
+def beside(onefold: Onefold, effects: Effects, *, inside: bool, fails: bool) -> fastapi.FastAPI:
+    """An application with a function as middleware (Starlette's BaseHTTPMiddleware)."""
+    app, idempotency = fastapi.FastAPI(), Idempotency(onefold)
+    if not inside:
+        idempotency.install(app)
+
+    @app.middleware("http")
+    async def timed(request: fastapi.Request, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers["X-Timed"] = "true"
+        return response
+
+    if inside:
+        idempotency.install(app)
+
+    @app.post("/pay", status_code=201)
+    @idempotency(principal=anybody, transaction=onefold)
+    async def pay(body: dict[str, int], once: Once) -> dict[str, int]:
+        await once.connection.execute(effects.insert(body["amount"]))
+        if fails:
+            raise ValueError("after it was written")
+        return body
+
+    return app
+
+
+@pytest.mark.parametrize("inside", [True, False])
+async def test_h084_h137_a_function_as_middleware_may_be_inside_or_outside(
+    onefold: Onefold, effects: Effects, *, inside: bool
+) -> None:
+    with pytest.raises(ValueError, match="after it was written"):
+        await visited(beside(onefold, effects, inside=inside, fails=True), b'{"amount": 3}')
+    assert (effects.numbers, effects.claims) == ([], [])
+    app = beside(onefold, effects, inside=inside, fails=False)
+    talks = await visited(app, b'{"amount": 3}', b'{"amount": 3}')
+
+    assert [(talk.status, talk.body) for talk in talks] == [(201, b'{"amount":3}')] * 2
+    assert [talk.headers["x-timed"] for talk in talks] == ["true", "true"]
+    assert talks[1].headers["idempotent-replayed"] == "true"
+    assert effects.numbers == [3]

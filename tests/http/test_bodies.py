@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import fastapi
-import httpx
 import pytest
 from starlette.background import BackgroundTask
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -216,17 +215,24 @@ async def test_h095_a_background_task_runs_once_and_after_the_commit(
     assert seen == [[("k", SETTLED)]]
 
 
-def test_h085_h089_what_was_sent_in_chunks_comes_back_with_its_length(onefold: Onefold) -> None:
-    app = streaming(onefold, three, takeover="refuse", stream="forward")
+@pytest.mark.parametrize("make", [asgi_app, fastapi_app])
+async def test_h001_h003_h100_a_bad_key_or_a_long_body_is_refused_unread(
+    open_site: OpenSite, make: Any
+) -> None:
+    site = await open_site(required=False, max_request=10)
+    app = make(site.shop)
+    bad = Talk(app, part(b"{}"), key=None, headers=[("idempotency-key", "")])
+    said = Talk(app, headers=[("content-length", "11")])
+    unsaid = Talk(app, *(part(b"12345", more=True) for _ in range(3)), part())
 
-    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
-        replies = [client.post("/pay", headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    for talk in (bad, said, unsaid):
+        await talk.run()
 
-    assert replies[0].headers["transfer-encoding"] == "chunked"
-    assert replies[1].headers["content-length"] == "13"
-    assert "transfer-encoding" not in replies[1].headers
-    assert [reply.content for reply in replies] == [b"one two three"] * 2
-    onefold.close()
+    assert (bad.status, bad.is_heard.is_set()) == (400, False)
+    assert (said.status, said.is_heard.is_set()) == (413, False)
+    assert unsaid.status == 413
+    assert (site.shop.runs, site.claims) == (0, [])
+    assert (await site.post(body=b"0123456789")).status == 201
 
 
 @pytest.mark.parametrize(

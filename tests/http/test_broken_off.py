@@ -1,22 +1,18 @@
 """Requests that are broken off: in their upload, while the key is claimed, while they stream."""
 
 import asyncio
-import io
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any, ClassVar
 
 import fastapi
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
 
 from onefold import Done, Onefold, OutcomeUnknown
 from onefold.model.claim import Holding
 from onefold.runtime import Command, Runtime
-from onefold.web import starlette, wsgi
 from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.connections import Effects
 from tests.http.apps import anybody, keyed_app
@@ -33,14 +29,10 @@ OLD = {"asgi": {"version": "3.0", "spec_version": "2.3"}}
 async def test_h097_a_body_that_was_cut_off_claims_nothing(
     onefold: Onefold, effects: Effects
 ) -> None:
-    idempotency = starlette.Idempotency(onefold)
-
-    @idempotency(principal=lambda _: "alice", **LEASED)
-    async def pay(request: Request) -> Response:
+    async def pay(request: fastapi.Request) -> Response:
         return PlainTextResponse(await request.body())
 
-    app = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
-    idempotency.install(app)
+    app = keyed_app(onefold, pay, **LEASED)
     cut, whole = Talk(app, part(b"12", more=True), DISCONNECT), Talk(app, part(b"1234"))
     await cut.run()
     claims = effects.claims
@@ -49,28 +41,6 @@ async def test_h097_a_body_that_was_cut_off_claims_nothing(
     assert (cut.status, claims) == (400, [])
     assert b'"code":"incomplete"' in cut.body
     assert (whole.status, whole.body) == (200, b"1234")
-
-
-def test_h097_nor_does_one_that_a_server_of_wsgi_has_lost(
-    onefold: Onefold, effects: Effects
-) -> None:
-    def inside(environ: Any, start_response: Any) -> list[bytes]:
-        raise AssertionError("This is not called.")
-
-    idempotency = wsgi.Idempotency(onefold)
-    idempotency.add("POST", "/pay", principal=lambda _: "alice", **LEASED)
-    heard: list[str] = []
-    environ = {
-        "REQUEST_METHOD": "POST",
-        "PATH_INFO": "/pay",
-        "HTTP_IDEMPOTENCY_KEY": "k",
-        "CONTENT_LENGTH": "4",
-        "wsgi.input": io.BytesIO(b"12"),
-    }
-    idempotency.wrap(inside)(environ, lambda status, *_: heard.append(status))  # type: ignore[arg-type]
-
-    assert heard == ["400 Bad Request"]
-    assert effects.claims == []
 
 
 @BOTH

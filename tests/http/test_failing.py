@@ -17,11 +17,11 @@ from onefold import Onefold
 from onefold.web.fastapi import once_of
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
-from tests.http.apps import AsgiClient, asgi_app, fastapi_app, keyed_app
+from tests.http.apps import fastapi_app, keyed_app
 from tests.http.apps_steps import DONE, Counter
 from tests.http.apps_talk import Talk, part, served, visited, written
 from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
-from tests.http.scenario_site import LONG, Gate, Mode, OpenSite, Script, Site
+from tests.http.scenario_site import LONG, Gate, OpenSite, Script
 
 SETTLED = 1
 SHORT = timedelta(milliseconds=100)
@@ -126,41 +126,6 @@ def test_h135_an_exception_is_answered_as_its_retry_and_logged(
 
 
 # --- exceptions on their way ----------------------------------------------------------------------
-
-
-@BOTH
-@pytest.mark.parametrize("make", [asgi_app, fastapi_app])
-async def test_h137_an_exception_that_somebody_outside_makes_a_500_of_leaves_no_key_at_work(
-    open_site: OpenSite, make: Any, mode: Mode
-) -> None:
-    site = await open_site()
-    site.raises(ValueError("oh"))
-
-    with suppress(ValueError):
-        await Talk(make(site.shop), part()).run()
-
-    assert site.claims == ([] if mode.joined else [("k", SETTLED)])
-
-
-@BOTH
-async def test_h137_an_answer_of_the_applications_own_to_an_exception_is_stored(
-    open_site: OpenSite, mode: Mode
-) -> None:
-    site = await open_site()
-    site.raises(LookupError("no such account"))
-    app = fastapi_app(site.shop)
-
-    @app.exception_handler(LookupError)
-    async def told(_request: Any, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 404)
-
-    site = Site(site.shop, AsgiClient(app))
-    first = await site.post()
-    site.succeeds()
-    retry = await site.post()
-
-    assert (first.status, retry.status, retry.is_replay) == (404, 404, True)
-    assert site.payments == ([] if mode.joined else [1])
 
 
 @BOTH

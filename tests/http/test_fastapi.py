@@ -1,13 +1,12 @@
 """What only FastAPI has: dependencies, models, routers, plain functions in threads."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import fastapi
-import httpx
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
 from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
 from onefold.web.fastapi import Idempotency, Once
@@ -15,7 +14,7 @@ from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
 from tests.http.apps import anybody, bare_fastapi, keyed_app
-from tests.http.apps_talk import Talk, part, served, visited
+from tests.http.apps_talk import Talk, part, visited
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 
 SETTLED = 1
@@ -32,45 +31,19 @@ class Receipt(BaseModel):
     by: str = "alice"
 
 
-@pytest.fixture
-def engine(store: Store) -> Generator[Engine]:
-    """One that blocks."""
-    engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
-    yield engine
-    engine.dispose()
-
-
-@pytest.mark.parametrize("status", [204, 304])
-@pytest.mark.parametrize("is_async", [True, False])
-def test_an_answer_without_a_body_has_none_in_a_retry(
-    onefold: Onefold, status: int, *, is_async: bool
-) -> None:
-    app, idempotency = bare_fastapi(onefold)
-
-    async def apay() -> None: ...
-
-    def pay() -> None: ...
-
-    keyed = idempotency(principal=anybody, takeover="refuse")(apay if is_async else pay)
-    app.post("/pay", status_code=status)(keyed)
-    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
-        replies = [client.post("/pay", headers={"Idempotency-Key": "k"}) for _ in range(2)]
-
-    assert [(reply.status_code, reply.content) for reply in replies] == [(status, b"")] * 2
-    assert "content-length" not in replies[1].headers
-    assert replies[1].headers["idempotent-replayed"] == "true"
-
-
 @BOTH
 async def test_a_plain_function_has_a_blocking_engine(
-    onefold: Onefold, engine: Engine, effects: Effects
+    onefold: Onefold, store: Store, effects: Effects
 ) -> None:
+    engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
+
     def pay(payment: Payment, once: Once) -> Receipt:
         once.connection.execute(text(effects.insert(payment.amount)))
         return Receipt(amount=payment.amount)
 
     app = keyed_app(onefold, pay, transaction=engine)
     talks = await visited(app, BODY, BODY)
+    engine.dispose()
 
     assert [talk.status for talk in talks] == [200, 200]
     assert effects.numbers == [3]

@@ -263,36 +263,25 @@ async def test_a_handler_that_ends_the_transaction_is_told_to_leave_it(
     await engine.dispose()
 
 
-UNSHARED = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("options", "why"), [({"use_cache": False}, "use_cache"), ({"scope": "function"}, "scope")]
 )
-
-
-@UNSHARED
-def test_a_session_that_nobody_shares_is_refused(onefold: Onefold, options: Any, why: str) -> None:
-    _, idempotency = bare_fastapi(onefold)
-
-    with pytest.raises(ConflictingOptions, match=why):
-
-        @idempotency(principal=anybody, transaction=fastapi.Depends(anybody, **options))
-        async def pay() -> None: ...
-
-
-@UNSHARED
-@pytest.mark.parametrize("is_default", [True, False])
-def test_so_is_an_endpoint_that_has_another_one(
-    onefold: Onefold, options: Any, why: str, *, is_default: bool
+@pytest.mark.parametrize("place", ["transaction", "annotation", "default"])
+def test_a_session_that_nobody_shares_is_refused(
+    onefold: Onefold, options: Any, why: str, place: str
 ) -> None:
-    _, idempotency = bare_fastapi(onefold)
     own = fastapi.Depends(anybody, **options)
+    shared = own if place == "transaction" else fastapi.Depends(anybody)
 
-    async def pay(session: Annotated[str, own]) -> None: ...
+    async def annotated(session: Annotated[str, own]) -> None: ...
 
-    async def pay_by_default(session: str = own) -> None: ...
+    async def by_default(session: str = own) -> None: ...
 
-    with pytest.raises(ConflictingOptions, match=f"session must not be .* {why}"):
-        idempotency(principal=anybody, transaction=fastapi.Depends(anybody))(
-            pay_by_default if is_default else pay
+    _, idempotency = bare_fastapi(onefold)
+    name = "transaction" if place == "transaction" else "session"
+    with pytest.raises(ConflictingOptions, match=f"{name} must not be .* {why}"):
+        idempotency(principal=anybody, transaction=shared)(
+            by_default if place == "default" else annotated
         )
 
 

@@ -1,6 +1,6 @@
 """What Flask has of its own: error handlers, views of classes, responses of many kinds.
 
-The scenario (`test_sync_scenario.py`) has the rest.
+The scenario (`test_scenario.py`) has the rest.
 """
 
 import io
@@ -16,13 +16,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from onefold import InvalidInput, Onefold, UsageError
 from onefold.web.flask import Idempotency, Once, once_of
-
-
-@pytest.fixture
-def onefold(sqlite_url: str) -> Iterator[Onefold]:
-    with Onefold(sqlite_url) as onefold:
-        onefold.migrate()
-        yield onefold
+from tests.fixtures.colours import Store
 
 
 @pytest.fixture
@@ -215,8 +209,9 @@ def test_h086_h088_h090_parts_and_files_are_stored_whole_or_buried(
         return flask.send_file(io.BytesIO(b"ab"), mimetype="text/plain")
 
     for path in ("/pay", "/file"):
-        first, retry = post(app.test_client(), path), post(app.test_client(), path)
+        first = post(app.test_client(), path)
         assert (first.data, first.headers["Idempotent-Replayed"]) == (b"ab", "false")
+        retry = post(app.test_client(), path)
         if stream == "tombstone":
             assert b"response_not_kept" in retry.data
         else:
@@ -240,9 +235,9 @@ def test_h046_h047_what_the_router_answers_is_no_outcome(
 
 
 def test_h160_a_session_of_sqlalchemy_is_committed_with_the_answer(
-    app: flask.Flask, idempotency: Idempotency, sqlite_url: str
+    app: flask.Flask, idempotency: Idempotency, store: Store
 ) -> None:
-    engine = create_engine(sqlite_url)
+    engine = create_engine(store.url)
     session: scoped_session[Session] = scoped_session(sessionmaker(engine))
     with engine.begin() as connection:
         connection.execute(text("create table payment (id integer)"))

@@ -7,7 +7,6 @@ import pytest
 
 from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.key import KeyRules
-from onefold.web.idempotency.stored_response import Kept
 from tests.fixtures.connections import Effects
 from tests.http.apps import fastapi_app
 from tests.http.apps_talk import Talk, part
@@ -91,19 +90,6 @@ async def test_h061_a_route_may_change_how_it_compares_and_old_keys_keep_theirs(
 
     assert (await after.post()).is_replay
     assert (await after.post(body=b'{"amount":   1}')).code == "key_reused"
-
-
-async def test_h078_h080_what_a_route_keeps_of_headers_comes_back(open_site: OpenSite) -> None:
-    site = await open_site(kept=Kept(cookies=("theme",), request_id="X-Request-Id"))
-    headers = [("Set-Cookie", "session=s"), ("Set-Cookie", "theme=dark; Path=/")]
-    site.answers(201, headers=[*headers, ("X-Request-Id", "first"), ("Date", "long ago")])
-    await site.post()
-
-    retry = await site.post()
-
-    assert retry.headers.get_list("set-cookie") == ["theme=dark; Path=/"]
-    assert retry.headers["idempotency-original-request-id"] == "first"
-    assert not {"x-request-id", "date"} & set(retry.headers)
 
 
 FIRST: dict[str, Any] = {"path": "/pay?a=1&b=2", "body": b'{"a": 1, "b": 2}'}

@@ -13,7 +13,7 @@ from onefold import ConflictingOptions, InvalidInput, Onefold
 from onefold.web.idempotency.keyed_routes import RouteRegistry
 from tests.fixtures.patience import HANG
 from tests.http.apps import anybody, asgi_app, bare_fastapi, fastapi_app, starlette_app
-from tests.http.apps_talk import lived
+from tests.http.apps_talk import lived, visited
 from tests.http.scenario_site import OpenSite
 
 
@@ -114,6 +114,19 @@ def test_so_are_settings_that_a_transaction_makes_senseless(
 
     with pytest.raises(ConflictingOptions, match=message):
         RouteRegistry(onefold).route({**options, "principal": anybody})
+
+
+async def test_keys_of_routes_without_a_policy_may_be_ignored_and_that_is_said(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, _ = bare_fastapi(onefold, unconfigured="ignore")
+    app.add_api_route("/plain", anybody, methods=["POST"])
+
+    with caplog.at_level(logging.WARNING):
+        (talk,) = await visited(app, b"", path="/plain")
+
+    assert talk.status == 200
+    assert "are ignored" in caplog.text
 
 
 SHOP = """

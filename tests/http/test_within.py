@@ -1,12 +1,8 @@
 """`once.within()`, and the warning about an enqueue that is not part of a request's transaction."""
 
-from typing import Any
-
-import flask
 import pytest
 
 from onefold import Onefold, OutsideTransactionWarning, UsageError
-from onefold.web import flask as on_flask
 from onefold.web.fastapi import Once
 from tests.http.apps import keyed_app
 from tests.http.apps_talk import visited
@@ -74,22 +70,3 @@ async def test_a_leased_route_has_a_transaction_in_its_block_alone(onefold: Onef
     (talk, _) = await visited(keyed_app(onefold, pay, takeover="rerun"))
 
     assert (talk.status, kinds(onefold)) == (200, ["mail", "plain"])
-
-
-def test_flask_has_the_same(onefold: Onefold) -> None:
-    app = flask.Flask("shop")
-    idempotency = on_flask.Idempotency(onefold)
-    idempotency.init_app(app)
-
-    @app.post("/pay")
-    @idempotency(principal=lambda: "alice", transaction=onefold)
-    def pay(once: on_flask.Once) -> Any:
-        once.within().enqueue("mail")
-        with pytest.raises(OutsideTransactionWarning):
-            onefold.enqueue("call")
-        return "paid"
-
-    answer = app.test_client().post("/pay", headers={"Idempotency-Key": "k"})
-
-    assert (answer.data, kinds(onefold)) == (b"paid", ["mail"])
-    onefold.enqueue("call")

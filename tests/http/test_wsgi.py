@@ -1,12 +1,14 @@
 """What WSGI has of its own: iterables, `close`, `write`, `exc_info`, and bodies that are read once.
 
-The scenario (`test_sync_scenario.py`) has the rest.
+The scenario (`test_scenario.py`) has the rest.
 """
 
 import io
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from wsgiref.util import setup_testing_defaults
+from wsgiref.validate import validator
 
 import pytest
 
@@ -15,12 +17,6 @@ from onefold.web.idempotency.body import MAX_IN_MEMORY
 from onefold.web.wsgi import Idempotency, IdempotencyMiddleware
 
 Application = Callable[[dict[str, Any], Any], Any]
-
-
-@pytest.fixture
-def onefold(sqlite_url: str) -> Iterator[Onefold]:
-    with Onefold(sqlite_url) as onefold:
-        yield onefold
 
 
 class Sent:
@@ -125,6 +121,26 @@ def test_h073_h093_an_iterable_is_closed_once_and_may_be_marked(
 
     assert (sent.body, app.made[0].closed) == (b"abc", 1)
     assert sent.header("Idempotent-Replayed") == "false"
+
+
+@pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
+def test_h093_h094_both_sides_keep_to_pep_3333(onefold: Onefold, stream: str) -> None:
+    def app(environ: Any, start_response: Any) -> Any:
+        environ["wsgi.input"].read(5)
+        start_response("201 Created", [("Content-Type", "text/plain")])
+        return iter([b"a", b"b"])
+
+    checked: Any = validator(keyed(onefold, validator(app), takeover="refuse", stream=stream))
+
+    def status() -> int:
+        asked, sent = environ(more={"SCRIPT_NAME": ""}), Sent()
+        setup_testing_defaults(asked)
+        answered = checked(asked, sent.start)
+        sent.pieces.extend(answered)
+        answered.close()
+        return sent.status
+
+    assert [status(), status()] == [201, 409 if stream == "tombstone" else 201]
 
 
 @pytest.mark.parametrize("stream", ["forward", "tombstone"])
@@ -283,29 +299,31 @@ class Unreadable(io.RawIOBase):
         raise AssertionError("nobody has asked for it")
 
 
-def test_h098_a_key_is_refused_before_the_body_is_read(onefold: Onefold) -> None:
-    site = keyed(onefold, App(b"a"))
-
-    sent = call(site, key='"', more={"wsgi.input": Unreadable(), "CONTENT_LENGTH": "5"})
-
-    assert sent.status == 400
+CHUNKED = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
 
 
-def test_h100_a_body_over_the_limit_is_refused(onefold: Onefold) -> None:
+@pytest.mark.parametrize(
+    ("key", "file", "more", "status"),
+    [
+        ('"', Unreadable(), {"CONTENT_LENGTH": "5"}, 400),
+        ("k", io.BytesIO(b"12"), {"CONTENT_LENGTH": "4"}, 400),
+        ("k", Unreadable(), {"CONTENT_LENGTH": "11"}, 413),
+        ("k", io.BytesIO(b"x" * 11), CHUNKED, 413),
+    ],
+    ids=["bad key", "cut off", "too long", "too long in chunks"],
+)
+def test_h097_h098_h100_what_is_refused_before_or_by_its_body_claims_nothing(
+    onefold: Onefold, key: str, file: Any, more: dict[str, Any], status: int
+) -> None:
     app = App(b"a")
-    site = keyed(onefold, app, takeover="refuse", max_request=10)
 
-    said = call(site, more={"wsgi.input": Unreadable(), "CONTENT_LENGTH": "11"})
-    unsaid = call(
-        site,
-        more={
-            "wsgi.input": io.BytesIO(b"x" * 11),
-            "CONTENT_LENGTH": "",
-            "wsgi.input_terminated": True,
-        },
+    sent = call(
+        keyed(onefold, app, takeover="refuse", max_request=10),
+        key=key,
+        more={"wsgi.input": file, **more},
     )
 
-    assert (said.status, unsaid.status, app.runs) == (413, 413, 0)
+    assert (sent.status, app.runs, list(onefold.keys.find())) == (status, 0, [])
 
 
 @pytest.mark.parametrize("length", [10, 2 * MAX_IN_MEMORY])
@@ -335,13 +353,9 @@ def test_a_body_in_chunks_is_read_where_the_server_tells_its_end(onefold: Onefol
         start_response("200 OK", [])
         return [environ["wsgi.input"].read(), environ["CONTENT_LENGTH"].encode()]
 
-    chunked = {
-        "wsgi.input": io.BytesIO(b"hello"),
-        "CONTENT_LENGTH": "",
-        "wsgi.input_terminated": True,
-    }
+    sent = call(keyed(onefold, app), more={"wsgi.input": io.BytesIO(b"hello"), **CHUNKED})
 
-    assert call(keyed(onefold, app), more=chunked).body == b"hello5"
+    assert sent.body == b"hello5"
 
 
 def test_h045_where_the_application_is_mounted_does_not_matter(onefold: Onefold) -> None:
