@@ -17,7 +17,6 @@ from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTG
 from tests.http.scenario_site import OpenSite
 
 HOUR = timedelta(hours=1)
-HELD, SETTLED = 0, 1
 OURS = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
 
 

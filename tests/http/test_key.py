@@ -3,8 +3,6 @@
 Quoted texts are structured fields, as RFC 9651 has them.
 """
 
-import subprocess
-import sys
 import uuid
 
 import pytest
@@ -183,12 +181,3 @@ def test_a_key_that_stood_elsewhere_is_checked_alike() -> None:
 def test_rules_that_no_key_can_follow_are_refused(rules: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         KeyRules(**rules)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-def test_without_the_parser_of_structured_fields_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['http_sf'] = None; import onefold.web.idempotency.key"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-
-    assert "pip install 'onefold[http]'" in done.stderr

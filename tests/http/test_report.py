@@ -16,6 +16,9 @@ from tests.http.apps import anybody, asgi_app, bare_fastapi, fastapi_app, starle
 from tests.http.apps_talk import lived, visited
 from tests.http.scenario_site import OpenSite
 
+JOINED = {"transaction": "Onefold"}
+"""Of a route; the test gives it the object."""
+
 
 async def test_a_start_reports_every_route_with_its_guarantee(
     onefold: Onefold, caplog: pytest.LogCaptureFixture
@@ -89,31 +92,20 @@ async def test_a_policy_on_a_read_does_not_start(onefold: Onefold) -> None:
         ({"takeover": "refuse", "expired": "refuse"}, "only UUIDv7 contains its time"),
         ({"takeover": "refuse", "fingerprint": "jsn"}, "must be raw, json, form"),
         ({"takeover": "refuse", "colour": "red"}, "colour"),
+        ({**JOINED, "takeover": "rerun"}, "a transaction cannot end half done"),
+        ({**JOINED, "stream": "forward"}, "what is not committed must not be sent"),
+        ({**JOINED, "fail_open": True}, "without its transaction this handler cannot run"),
+        ({**JOINED, "on_error": "unknown"}, "a joined one is undone"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_where_they_are_said(
     onefold: Onefold, options: Any, message: str
 ) -> None:
+    if "transaction" in options:
+        options = {**options, "transaction": onefold}
+
     with pytest.raises((ConflictingOptions, InvalidInput, TypeError), match=message):
         RouteRegistry(onefold).route({**options, "principal": anybody}, name="POST /pay")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"takeover": "rerun"}, "a transaction cannot end half done"),
-        ({"stream": "forward"}, "what is not committed must not be sent"),
-        ({"fail_open": True}, "without its transaction this handler cannot run"),
-        ({"on_error": "unknown"}, "a joined one is undone"),
-    ],
-)
-def test_so_are_settings_that_a_transaction_makes_senseless(
-    onefold: Onefold, options: Any, message: str
-) -> None:
-    options["transaction"] = onefold
-
-    with pytest.raises(ConflictingOptions, match=message):
-        RouteRegistry(onefold).route({**options, "principal": anybody})
 
 
 async def test_keys_of_routes_without_a_policy_may_be_ignored_and_that_is_said(

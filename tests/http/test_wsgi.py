@@ -112,15 +112,25 @@ class App:
 
 
 @pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
-def test_h073_h093_an_iterable_is_closed_once_and_may_be_marked(
+def test_h073_h085_h089_h093_pieces_are_closed_once_and_come_back_as_one_body(
     onefold: Onefold, stream: str
 ) -> None:
     app = App(b"a", b"b", b"c")
+    site = keyed(onefold, app, takeover="refuse", stream=stream, mark_first=True)
 
-    sent = call(keyed(onefold, app, takeover="refuse", stream=stream, mark_first=True))
+    first, retry = call(site), call(site)
 
-    assert (sent.body, app.made[0].closed) == (b"abc", 1)
-    assert sent.header("Idempotent-Replayed") == "false"
+    assert (first.body, app.made[0].closed, app.runs) == (b"abc", 1, 1)
+    assert first.header("Idempotent-Replayed") == "false"
+    assert retry.header("Idempotent-Replayed") == "true"
+    if stream != "tombstone":
+        assert (retry.body, retry.header("Content-Length")) == (b"abc", "3")
+
+
+def test_without_an_optional_key_an_application_just_answers(onefold: Onefold) -> None:
+    site = keyed(onefold, App(b"a"), takeover="refuse", required=False)
+
+    assert call(site, key=None).body == b"a"
 
 
 @pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
@@ -171,18 +181,6 @@ def test_h087_an_answer_that_breaks_off_is_not_stored_as_done(
     assert first.body == retry.body
     assert b"attempt_failed" in retry.body
     assert "ValueError: midway" in caplog.text
-
-
-def test_h085_h089_pieces_come_back_as_one_body_with_its_length(onefold: Onefold) -> None:
-    site = keyed(onefold, App(b"a", b"b"))
-    call(site)
-
-    retry = call(site)
-
-    assert (retry.body, retry.header("Content-Length")) == (b"ab", "2")
-    optional = keyed(onefold, App(b"a"), takeover="refuse", required=False)
-    assert call(optional, key=None).body == b"a"
-    assert retry.header("Idempotent-Replayed") == "true"
 
 
 def test_h094_what_is_written_comes_before_what_is_returned(onefold: Onefold) -> None:

@@ -23,7 +23,6 @@ from tests.http.scenario_site import Reply
 from tests.http.sync_apps import MIDDLEWARE, DjangoSite, WsgiClient
 
 OnlyPosts = Callable[..., Reply]
-CSRF = [*MIDDLEWARE, "django.middleware.csrf.CsrfViewMiddleware"]
 
 
 def insert() -> None:

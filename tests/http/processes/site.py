@@ -6,12 +6,14 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.fixtures.place import Place
 from tests.http.processes.app import WHO, Scene, serve
+from tests.http.scenario_site import Reply
 from tests.kill import audit
 from tests.kill.ledger import Ledger
 from tests.kill.workers import PATIENCE, Worker, until
@@ -20,16 +22,8 @@ from tests.race.crew import processes
 BODY = b'{"amount": 7}'
 
 
-class Said(NamedTuple):
+class Said(Reply):
     """What a client was told."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def is_replay(self) -> bool:
-        return self.headers.get("idempotent-replayed") == "true"
 
     @property
     def receipt(self) -> dict[str, Any]:
@@ -37,12 +31,6 @@ class Said(NamedTuple):
         assert self.status == 200, self
         found: dict[str, Any] = json.loads(self.body)
         return found
-
-    @property
-    def problem(self) -> str:
-        """The code of a problem."""
-        assert self.headers["content-type"] == "application/problem+json", self
-        return str(json.loads(self.body)["code"])
 
 
 class Call:
@@ -64,8 +52,7 @@ class Call:
         """Come back with what it is told."""
         with closing(self._connection):
             response = self._connection.getresponse()
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            return Said(response.status, headers, response.read())
+            return Said(response.status, httpx.Headers(response.getheaders()), response.read())
 
     def breaks(self) -> None:
         """Come back when there is nobody left to answer."""
@@ -110,7 +97,7 @@ class Server(Worker):
         def is_over() -> bool:
             answers.append(self.post(path, key))
             said = answers[-1]
-            return said.status != 409 or said.problem != "in_progress"
+            return said.status != 409 or said.code != "in_progress"
 
         until(is_over, "for a key to be given up")
         return answers[-1]

@@ -84,7 +84,7 @@ def test_h156_a_forked_process_does_not_own_what_its_parent_has_claimed(site: Si
     finally:
         os.kill(int(forked.value), signal.SIGKILL)
 
-    assert (busy.status, busy.problem) == (409, "in_progress")
+    assert (busy.status, busy.code) == (409, "in_progress")
     first, second, third = (line.fence for line in site.ledger.lines("began"))
     assert first < second == told.receipt["fence"]
     assert first < third == taken.receipt["fence"]

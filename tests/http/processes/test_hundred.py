@@ -32,7 +32,7 @@ def check(site: Site, answers: list[Said]) -> Said:
         if said.status == 200:
             assert said.body == first.body
         else:
-            assert (said.status, said.problem) == (409, "in_progress")
+            assert (said.status, said.code) == (409, "in_progress")
             assert int(said.headers["retry-after"]) >= 1
     assert site.ledger.count("began") == 1
     return first

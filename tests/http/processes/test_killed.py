@@ -33,7 +33,7 @@ def test_h142_h186_until_its_lease_ends_the_key_of_a_killed_process_is_busy(site
     ends, before = site.lease("k")
     said = server.post("/rerun", "k")
 
-    assert (said.status, said.problem) == (409, "in_progress")
+    assert (said.status, said.code) == (409, "in_progress")
     latest = -((before - ends) // 1_000_000)
     assert 1 <= int(said.headers["retry-after"]) <= latest
     assert site.ledger.count("began") == 1
@@ -65,7 +65,7 @@ def test_h145_or_it_is_unknown_until_somebody_has_found_out(site: Site) -> None:
     server = killed(site, "/refuse", at="effected")
 
     for said in (server.insist("/refuse", "k"), server.post("/refuse", "k")):
-        assert (said.status, said.problem) == (409, "outcome_unknown")
+        assert (said.status, said.code) == (409, "outcome_unknown")
         assert "retry-after" not in said.headers
     assert site.ledger.count("began") == 1
 

@@ -26,7 +26,7 @@ def test_h148_a_handler_that_takes_longer_than_its_lease_keeps_the_key(
     said = other.post(path, "k")
     site.open_gate()
 
-    assert (said.status, said.problem) == (409, "in_progress")
+    assert (said.status, said.code) == (409, "in_progress")
     told = call.answer()
     again = other.post(path, "k")
     assert told.receipt

@@ -27,7 +27,7 @@ def far(postgres_place: Place, proxy: Proxy) -> Place:
 
 
 def check_away(said: Said, code: str) -> None:
-    assert (said.status, said.problem) == (503, code)
+    assert (said.status, said.code) == (503, code)
     assert int(said.headers["retry-after"]) >= 1
 
 
