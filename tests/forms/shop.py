@@ -119,9 +119,6 @@ class Shop:
             )
             page.status_code = 422
             return page
-        return await self._placed(what, once)
-
-    async def _placed(self, what: str, once: Once) -> Response:
         number = await run_in_threadpool(self._insert, what, once)
         response = RedirectResponse(f"/orders/{number}", status_code=303)
         response.set_cookie("flash", "Thank you!")

@@ -77,12 +77,6 @@ def test_a_key_from_the_future_is_refused(keys: FormKeys) -> None:
     assert keys.check(ahead.issue("order", "a"), "order", "a") == RefusedKey("expired")
 
 
-def test_an_outcome_is_remembered_for_longer_than_its_key_is_accepted() -> None:
-    keys = FormKeys(SECRET, max_age=timedelta(minutes=10))
-
-    assert keys.retention == timedelta(minutes=20)
-
-
 def test_a_key_is_good_after_its_secret_was_retired(keys: FormKeys, clock: Clock) -> None:
     key = keys.issue("order", "a")
     renewed = FormKeys("a new secret of some length", retired=[SECRET], clock=clock)

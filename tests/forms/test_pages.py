@@ -128,8 +128,11 @@ def test_h230_a_script_is_told_in_json(keys: FormKeys) -> None:
     )
 
 
-def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
+def test_h224_pages_can_be_an_applications_own_without_what_was_forged(keys: FormKeys) -> None:
+    given: list[Submitted] = []
+
     def own(problem: Problem, request: HttpRequest, form: Submitted) -> HttpResponse | None:
+        given.append(form)
         if problem.code != "in_progress":
             return None
         return HttpResponse(409, (), f"Bitte warten: {form.values('what')[0]}".encode())
@@ -138,22 +141,11 @@ def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
 
     mine = form.page(*asked({"what": "Tee"}), problems.make(problems.IN_PROGRESS, retry_after=1))
     ours = form.page(*asked({"what": "Tee"}), problems.make(problems.OUTCOME_UNKNOWN))
+    forged = {"what": "everything to Mallory", "onefold_key": "forged"}
+    form.page(*asked(forged), problems.key_invalid("is not valid here"))
 
+    assert given[-1] == Submitted()
     assert mine is not None
     assert mine.body == b"Bitte warten: Tee"
     assert ours is not None
     assert b"We are checking" in ours.body
-
-
-def test_h224_an_applications_own_page_is_not_given_what_was_forged(keys: FormKeys) -> None:
-    given: list[Submitted] = []
-
-    def own(problem: Problem, request: HttpRequest, form: Submitted) -> HttpResponse | None:
-        given.append(form)
-        return None
-
-    form = Form(keys, "order", page=own)
-    body = {"what": "everything to Mallory", "onefold_key": "forged"}
-    form.page(*asked(body), problems.key_invalid("is not valid here"))
-
-    assert given == [Submitted()]

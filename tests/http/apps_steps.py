@@ -31,13 +31,6 @@ class Interrupted(Runtime):
         return await super().aperform(command)
 
 
-async def vanish(exchange: Exchange) -> HttpResponse | None:
-    """Claim, and do no more: the lease is not renewed."""
-    response = await exchange.arun(exchange.begin())
-    exchange._stop_renewing()
-    return response
-
-
 class Counter:
     """One route, and attempts at it without a server."""
 
@@ -67,8 +60,11 @@ class Counter:
         )
 
     async def begin(self, before: dict[int, Between] | None = None) -> HttpResponse | None:
-        """Claim; who claims and does no more has vanished."""
-        return await vanish(self.exchange(before=before))
+        """Claim, and do no more: the lease is not renewed."""
+        exchange = self.exchange(before=before)
+        response = await exchange.arun(exchange.begin())
+        exchange._stop_renewing()
+        return response
 
     async def carry_out(self) -> HttpResponse:
         """A whole attempt, done."""

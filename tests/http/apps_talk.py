@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Generator, MutableMapping, Sequence
+from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -128,18 +128,3 @@ def served(app: App, *, lifespan: Literal["on", "off"] = "on") -> Generator[tupl
         server.should_exit = True
         thread.join(LONG)
         listening.close()
-
-
-def written(
-    path: str, headers: Sequence[tuple[str, str]], body: bytes = b"", *, length: int | None = None
-) -> bytes:
-    """A POST as it goes over the wire."""
-    lines = [
-        f"POST {path} HTTP/1.1",
-        "Host: shop",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body) if length is None else length}",
-        f"Authorization: {ALICE}",
-        *(f"{name}: {value}" for name, value in headers),
-    ]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

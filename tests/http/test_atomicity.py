@@ -130,20 +130,6 @@ async def test_h164_a_conflict_at_the_commit_is_told_and_leaves_nothing(
     assert (retry.status, site.payments) == (201, [2])
 
 
-@OURS
-async def test_h165_a_handler_that_ends_the_transaction_itself_is_refused(
-    onefold: Onefold, effects: Effects
-) -> None:
-    async def handle(once: Once) -> None:
-        await once.connection.execute("rollback")
-
-    post = handling(onefold, handle)
-    with pytest.raises(Exception, match="ended inside its block"):
-        await post()
-
-    assert effects.claims == []
-
-
 @pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
 async def test_h167_claimed_first_both_states_are_seen_by_others(
     open_site: OpenSite, effects: Effects

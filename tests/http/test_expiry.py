@@ -13,7 +13,7 @@ from onefold.web.http import HttpResponse
 from onefold.web.idempotency.key import KeyRules
 from tests.fixtures.colours import Clock
 from tests.http.apps_steps import DONE, Counter
-from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
+from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import OpenSite
 
 HOUR = timedelta(hours=1)
@@ -99,15 +99,3 @@ async def test_h187_a_clock_that_goes_back_brings_no_key_back(
 
     assert (retry.body, retry.is_replay) == (second.body, True)
     assert site.payments == [1, 2]
-
-
-@pytest.mark.parametrize("mode", [LEASED_SQLITE, LEASED_POSTGRES], ids=str)
-async def test_h187_nor_does_it_make_a_lease_negative(open_site: OpenSite, clock: Clock) -> None:
-    site = await open_site(lease=timedelta(seconds=60))
-
-    async with site.held():
-        clock.advance(-HOUR)
-        second = await site.post()
-
-    assert second.code == "in_progress"
-    assert int(second.headers["retry-after"]) >= 1

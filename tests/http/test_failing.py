@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from http.client import HTTPConnection
 from typing import Any
 
 import fastapi
@@ -19,9 +20,9 @@ from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
 from tests.http.apps import fastapi_app, keyed_app
 from tests.http.apps_steps import DONE, Counter
-from tests.http.apps_talk import Talk, part, served, visited, written
+from tests.http.apps_talk import Talk, part, served, visited
 from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
-from tests.http.scenario_site import LONG, Gate, OpenSite, Script
+from tests.http.scenario_site import ALICE, LONG, Gate, OpenSite, Script
 
 SETTLED = 1
 SHORT = timedelta(milliseconds=100)
@@ -175,12 +176,12 @@ async def test_h140_a_handler_whose_client_left_comes_to_its_end(open_site: Open
     body = b'{"amount": 1}'
     gate = Gate()
     site.shop.script = Script(gate=gate)
+    headers = {"Idempotency-Key": "k", "Authorization": ALICE, "Content-Type": "application/json"}
     with served(fastapi_app(site.shop)) as address:
-        _, writer = await asyncio.open_connection(*address)
-        writer.write(written("/pay", [("Idempotency-Key", "k")], body))
+        connection = HTTPConnection(*address)
+        connection.request("POST", "/pay", body, headers)
         assert await asyncio.to_thread(gate.entered.wait, LONG)
-        writer.close()
-        await writer.wait_closed()
+        connection.close()
         gate.opened.set()
     # The server has ended, and with it everything that it had begun.
     retry = await site.post(body=body)

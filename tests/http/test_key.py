@@ -9,7 +9,7 @@ import pytest
 
 from onefold import InvalidInput
 from onefold.web.http import HttpRequest
-from onefold.web.idempotency.key import KeyRules, check_key, read_key
+from onefold.web.idempotency.key import KeyRules, read_key
 from onefold.web.problems import Problem, Refused
 
 UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"
@@ -35,10 +35,6 @@ def refusal(*values: str, rules: KeyRules = LAX) -> Problem:
     problem = refused.value.problem
     assert (problem.status, problem.code) == (400, "key_invalid")
     return problem
-
-
-def test_without_the_header_there_is_no_key() -> None:
-    assert read_key(HttpRequest(method="POST", path="/"), LAX) is None
 
 
 CASES: list[tuple[list[str], tuple[str | None, str | None]]] = [
@@ -158,12 +154,6 @@ def test_h027_short_keys_are_allowed_unless_the_rules_demand_longer_ones() -> No
     assert read("1") == "1"
     assert "16 to 255" in refusal("test", rules=KeyRules(min_length=16)).detail
     assert read("x" * 16, rules=KeyRules(min_length=16)) == "x" * 16
-
-
-def test_a_key_that_stood_elsewhere_is_checked_alike() -> None:
-    assert check_key(UUID.upper(), KeyRules(format="uuid", normalize="uuid")) == UUID
-    with pytest.raises(Refused):
-        check_key("", LAX)
 
 
 @pytest.mark.parametrize(

@@ -60,17 +60,6 @@ def test_h200_codes_and_statuses_do_not_change_and_are_documented() -> None:
     assert rows == [(kind.code, str(kind.status), kind.title) for kind in KINDS]
 
 
-def test_h001_a_missing_key_is_told_with_a_link_to_the_documentation() -> None:
-    missing = problems.key_missing("X-Key").described_by("https://api.example/docs#keys")
-    answer = missing.answer(request())
-
-    assert answer.status == 400
-    assert answer.value("link") == '<https://api.example/docs#keys>; rel="describedby"'
-    assert "X-Key" in json.loads(answer.body)["detail"]
-    without = problems.key_missing("X-Key").described_by(None)
-    assert without.answer(request()).value("link") is None
-
-
 def test_a_link_cannot_break_out_of_its_header_or_page() -> None:
     missing = problems.key_missing("Idempotency-Key").described_by('/a>\r\nX: 1"<script>')
 
