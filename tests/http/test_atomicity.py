@@ -160,6 +160,23 @@ async def test_h168_a_unique_constraint_of_the_applications_is_not_taken_for_our
     assert (await site.post()).status == 201
 
 
+async def test_h169_a_handler_has_a_key_for_others_that_is_the_same_in_every_attempt(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    site.raises(ValueError("after the charge"))
+    await site.post()
+    site.succeeds()
+    await site.post()
+    await site.post(key="other")
+
+    keys = [once.key("charge") for once in site.shop.attempts]
+
+    assert keys[0] == keys[1] != keys[2]
+    assert (site.shop.attempts[0].fence or 0) < (site.shop.attempts[1].fence or 0)
+    assert "k" != keys[0] != site.shop.attempts[0].key("refund")
+
+
 @OURS
 @pytest.mark.parametrize("fails", [True, False])
 async def test_h170_h210_jobs_that_a_handler_enqueues_are_in_the_same_commit(

@@ -44,6 +44,20 @@ def test_h155_what_has_begun_comes_to_its_end(site: Site, path: str) -> None:
     assert (again.body, again.is_replay) == (told.body, True)
 
 
+@pytest.mark.prove
+@pytest.mark.parametrize("path", ["/joined", "/refuse"])
+def test_h155_also_what_nobody_waits_for_any_more(site: Site, path: str) -> None:
+    server, call = site.held(path, "k", lease=LOCK)
+
+    call.hang_up()
+    told_to_end(server)
+    site.open_gate()
+
+    server.ends()
+    assert site.start().post(path, "k").is_replay
+    assert site.ledger.count("began") == 1
+
+
 def fork(scene: Scene, told: Connection) -> None:
     """Begin a request, fork in the middle of it, and serve as the child with all that was there."""
     onefold = scene.place.open()
