@@ -1,7 +1,7 @@
 """FastAPI's usual `Depends(get_session)`: the claim is joined to the session that it gives."""
 
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -12,12 +12,13 @@ from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.pool import NullPool
 
 from onefold import ConflictingOptions, DatabaseBusy, InvalidInput, Onefold, UsageError
 from onefold.databases.handler_transaction import Given
 from onefold.runtime import Begin, End
 from onefold.web import KeyRules
-from onefold.web.fastapi import Idempotency, Once, once_of
+from onefold.web.fastapi import Once, once_of
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
@@ -38,13 +39,8 @@ class Payment(BaseModel):
 
 def async_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool) -> fastapi.FastAPI:
     """Coroutine functions, a dependency that reads, and one that keeps the session."""
-    engine = async_engine_of(store, "asyncpg" if store.dialect == "postgres" else "aiosqlite")
-    maker = async_sessionmaker(engine)
-
-    @asynccontextmanager
-    async def lifespan(_: fastapi.FastAPI) -> AsyncGenerator[None]:
-        yield
-        await engine.dispose()
+    driver = "asyncpg" if store.dialect == "postgres" else "aiosqlite"
+    maker = async_sessionmaker(async_engine_of(store, driver, poolclass=NullPool))
 
     async def get_session() -> AsyncGenerator[AsyncSession]:
         async with maker.begin() if begins else maker() as session:
@@ -60,9 +56,7 @@ def async_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool)
         async def add(self, amount: int) -> None:
             await self.session.execute(text(effects.insert(amount)))
 
-    app = fastapi.FastAPI(lifespan=lifespan)
-    idempotency = Idempotency(onefold, transaction=fastapi.Depends(get_session))
-    idempotency.install(app)
+    app, idempotency = bare_fastapi(onefold, transaction=fastapi.Depends(get_session))
 
     @app.post("/pay", status_code=201)
     @idempotency(principal=user)
@@ -83,13 +77,8 @@ def async_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool)
 
 def plain_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool) -> fastapi.FastAPI:
     """The same in plain functions."""
-    engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
-    maker = sessionmaker(engine)
-
-    @asynccontextmanager
-    async def lifespan(_: fastapi.FastAPI) -> AsyncGenerator[None]:
-        yield
-        engine.dispose()
+    driver = "psycopg" if store.dialect == "postgres" else "pysqlite"
+    maker = sessionmaker(engine_of(store, driver, poolclass=NullPool))
 
     def get_session() -> Generator[Session]:
         with maker.begin() if begins else maker() as session:
@@ -98,9 +87,7 @@ def plain_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool)
     def user(session: Annotated[Session, fastapi.Depends(get_session)]) -> str:
         return str(session.execute(text("select 'alice'")).scalar_one())
 
-    app = fastapi.FastAPI(lifespan=lifespan)
-    idempotency = Idempotency(onefold, transaction=fastapi.Depends(get_session))
-    idempotency.install(app)
+    app, idempotency = bare_fastapi(onefold, transaction=fastapi.Depends(get_session))
 
     @app.post("/pay", status_code=201)
     @idempotency(principal=user)
