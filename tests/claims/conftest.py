@@ -4,8 +4,9 @@ import pytest
 
 from tests.fixtures.colours import clock, onefold, pytest_pyfunc_call, store
 from tests.fixtures.connections import PLAIN, effects
+from tests.fixtures.shards import empty, spread
 
-__all__ = ["clock", "effects", "onefold", "pytest_pyfunc_call", "store"]
+__all__ = ["clock", "effects", "empty", "onefold", "pytest_pyfunc_call", "spread", "store"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

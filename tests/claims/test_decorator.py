@@ -1,15 +1,11 @@
 """`once` as a decorator: which calls are the same call, and what the second of them gets."""
 
-import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from onefold import Busy, InvalidInput, Onefold
-from tests.fixtures.colours import Colour, Coloured, Store
-
-MINUTE = timedelta(minutes=1)
+from onefold import InvalidInput
+from tests.fixtures.colours import Coloured, Store
 
 
 class Counter:
@@ -116,19 +112,24 @@ async def test_a_callable_makes_the_key_of_the_arguments(onefold: Coloured) -> N
     assert (await onefold.claim("work", "user:7")).result == 7
 
 
-async def test_a_callable_that_makes_no_key_is_refused(onefold: Coloured) -> None:
+@pytest.mark.parametrize("key", [5, lambda user: user], ids=["number", "number made of a call"])
+async def test_what_makes_no_key_is_refused(onefold: Coloured, key: Any) -> None:
     def work(user: int) -> None:
         pytest.fail("it has no key, so it must not run")
 
-    def key(user: int) -> Any:
-        return user
-
-    decorated = onefold.once("work", key)(onefold.function(work))
-
     with pytest.raises(InvalidInput) as caught:
-        await decorated(7)
+        await onefold.once("work", key)(onefold.function(work))(7)
 
     assert caught.value.field == "key"
+
+
+async def test_a_call_that_is_skipped_returns_none(onefold: Coloured) -> None:
+    await onefold.claim("work", "k")
+
+    def work() -> None:
+        pytest.fail("two at once")
+
+    assert await onefold.once("work", "k", busy="skip")(onefold.function(work))() is None
 
 
 async def test_a_given_key_is_the_key_of_every_call(onefold: Coloured) -> None:
@@ -142,17 +143,6 @@ async def test_a_given_key_is_the_key_of_every_call(onefold: Coloured) -> None:
 
     assert [await decorated(1), await decorated(2)] == [1, 1]
     assert calls == [1]
-
-
-async def test_a_call_during_the_work_is_busy_or_none(onefold: Coloured) -> None:
-    await onefold.claim("work", "k", lease=MINUTE)
-
-    def work() -> None:
-        pytest.fail("two at once")
-
-    with pytest.raises(Busy):
-        await onefold.once("work", "k")(onefold.function(work))()
-    assert await onefold.once("work", "k", busy="skip")(onefold.function(work))() is None
 
 
 async def test_a_decorated_function_keeps_its_name(onefold: Coloured) -> None:
@@ -182,29 +172,6 @@ async def test_one_decorator_is_for_functions_of_both_colours(store: Store) -> N
     assert (plain(), await coroutine()) == (1, 1)
 
 
-async def test_concurrent_calls_run_once(store: Store, colour: Colour) -> None:
-    """One runs; the others wait for its result."""
-    onefold: Onefold = store.open()
-    calls: list[int] = []
-
-    def work(number: int) -> int:
-        calls.append(number)
-        return number * 2
-
-    async def awork(number: int) -> int:
-        return work(number)
-
-    if colour == "async":
-        adecorated = onefold.once("work", wait=MINUTE)(awork)
-        answers = await asyncio.gather(*(adecorated(21) for _ in range(8)))
-    else:
-        decorated = onefold.once("work", wait=MINUTE)(work)
-        answers = await asyncio.gather(*(asyncio.to_thread(decorated, 21) for _ in range(8)))
-
-    assert answers == [42] * 8
-    assert calls == [21]
-
-
 async def test_the_first_call_gets_the_object_and_later_ones_its_json(onefold: Coloured) -> None:
     def pair(number: int) -> tuple[int, int]:
         return number, number
@@ -212,13 +179,3 @@ async def test_the_first_call_gets_the_object_and_later_ones_its_json(onefold: C
     decorated = onefold.once("math")(onefold.function(pair))
 
     assert [await decorated(1), await decorated(1)] == [(1, 1), [1, 1]]
-
-
-async def test_a_key_that_is_neither_text_nor_a_function_is_refused(onefold: Coloured) -> None:
-    key: Any = 5
-    decorated = onefold.once("math", key)(onefold.function(lambda: 1))
-
-    with pytest.raises(InvalidInput) as caught:
-        await decorated()
-
-    assert caught.value.field == "key"

@@ -1,4 +1,4 @@
-"""Lease and retention are two settings; only what is settled expires; the sweep only tidies."""
+"""What the sweep leaves and takes, and fences that grow whatever became of a row."""
 
 import sqlite3
 from datetime import timedelta
@@ -8,14 +8,12 @@ import psycopg
 import pytest
 
 from onefold import NewJob
-from onefold.claims import Unknown, Won
+from onefold.claims import Won
 from tests.fixtures.colours import Clock, Coloured, Store
 
 MICROSECOND = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
-HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-YEAR = timedelta(days=365)
 
 
 def stored(store: Store) -> list[tuple[Any, ...]]:
@@ -36,30 +34,6 @@ async def settled(onefold: Coloured, key: str, **options: Any) -> Any:
     assert isinstance(answer, Won)
     await onefold.keys.settle(answer.claim, key)
     return answer.claim
-
-
-async def test_an_unknown_outcome_never_expires(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    await onefold.claim("import", "k", lease=SECOND, retention=SECOND)
-
-    clock.advance(50 * YEAR)
-
-    assert await onefold.deliveries.sweep() == 0
-    assert isinstance(await onefold.claim("import", "k"), Unknown)
-
-
-async def test_an_expired_key_is_absent_before_and_after_the_sweep(
-    onefold: Coloured, store: Store, clock: Clock
-) -> None:
-    await settled(onefold, "a", retention=HOUR)
-    await settled(onefold, "b", retention=HOUR)
-    clock.advance(HOUR)
-
-    assert isinstance(await onefold.claim("import", "a"), Won)
-    assert await onefold.deliveries.sweep() == 1
-    assert stored(store) == [("once", "a")]
-    assert isinstance(await onefold.claim("import", "b"), Won)
 
 
 async def test_the_sweep_forgets_a_released_key_after_a_day(

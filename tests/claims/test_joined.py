@@ -13,17 +13,15 @@ from onefold import (
     Busy,
     Conflict,
     ConflictingOptions,
-    DatabaseBusy,
     InvalidInput,
     OutcomeUnknown,
     UsageError,
 )
-from onefold.claims import Done, Replay, Unknown, Won
+from onefold.claims import Done, Unknown, Won
 from tests.fixtures.colours import Clock, Coloured, Dialect, Store
 from tests.fixtures.connection import Connection, Kind
 from tests.fixtures.connections import Effects
 from tests.fixtures.patience import LOCK
-from tests.fixtures.place import PATIENCE
 
 MINUTE = timedelta(minutes=1)
 
@@ -35,51 +33,26 @@ async def connect(kind: Kind, store: Store, onefold: Coloured) -> tuple[Connecti
     return connection, onefold.within(connection.raw)
 
 
-async def test_f030_the_ledger_and_the_effect_are_one_commit(
+async def test_f030_f031_f032_f039_each_consumer_handles_a_message_once_and_in_one_commit(
     kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:
-    connection, within = await connect(kind, store, onefold)
+    for number, consumer in enumerate(("inbox", "mail")):
+        for expected in ("won", "replayed"):
+            connection, within = await connect(kind, store, onefold)
+            async with within.once(consumer, "m1") as claim:
+                assert getattr(claim, expected)
+                if claim.won:
+                    assert claim.guarantee == "exactly once"
+                    await connection.execute(effects.insert(number))
+                    await within.enqueue(consumer, unique_key="m1")
+                    claim.result = {"number": number}
+            assert claim.result == {"number": number}
+            if store.dialect == "postgres" and expected == "won":
+                assert len(effects.numbers) == len(effects.claims) == len(effects.jobs) == number
+            await connection.commit()
 
-    async with within.once("inbox", "m1") as claim:
-        assert claim.won
-        assert claim.guarantee == "exactly once"
-        await connection.execute(effects.insert(1))
-        claim.result = {"number": 1}
-    if store.dialect == "postgres":
-        assert (effects.numbers, effects.claims) == ([], [])
-    await connection.commit()
-
-    assert (effects.numbers, effects.claims) == ([1], [("m1", 1)])
-
-
-async def test_f031_a_duplicate_is_skipped_and_gets_the_stored_result(
-    kind: Kind, store: Store, onefold: Coloured, effects: Effects
-) -> None:
-    for expected in ("won", "replayed", "replayed"):
-        connection, within = await connect(kind, store, onefold)
-        async with within.once("inbox", "m1") as claim:
-            assert getattr(claim, expected)
-            if claim.won:
-                await connection.execute(effects.insert(1))
-                claim.result = "handled"
-        assert claim.result == "handled"
-        await connection.commit()
-
-    assert effects.numbers == [1]
-
-
-async def test_f032_another_consumer_handles_the_same_message(
-    kind: Kind, store: Store, onefold: Coloured
-) -> None:
-    connection, within = await connect(kind, store, onefold)
-
-    for consumer in ("billing", "mail"):
-        async with within.once(consumer, "m1") as claim:
-            assert claim.won
-    await connection.commit()
-
-    assert isinstance(await onefold.claim("billing", "m1"), Replay)
-    assert isinstance(await onefold.claim("mail", "m1"), Replay)
+    assert (effects.numbers, effects.claims) == ([0, 1], [("m1", 1), ("m1", 1)])
+    assert effects.jobs == [("inbox", "m1"), ("mail", "m1")]
 
 
 async def test_f033_of_two_workers_the_second_is_told_busy_and_then_skips(
@@ -105,20 +78,6 @@ async def test_f033_of_two_workers_the_second_is_told_busy_and_then_skips(
         assert again.result == "first"
     await second.commit()
     assert effects.numbers == [1]
-
-
-async def test_f034_an_effect_that_fails_takes_the_ledger_with_it(
-    kind: Kind, store: Store, onefold: Coloured, effects: Effects
-) -> None:
-    connection, within = await connect(kind, store, onefold)
-
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the body is what fails
-        async with within.once("inbox", "m1"):
-            await connection.execute(effects.insert(1))
-            raise ZeroDivisionError
-    await connection.rollback()
-
-    assert (effects.numbers, effects.claims) == ([], [])
 
 
 async def test_an_error_that_the_caller_catches_and_commits_frees_the_key(
@@ -152,27 +111,6 @@ async def test_a_result_that_cannot_be_stored_frees_the_key(
     assert isinstance(await onefold.claim("inbox", "m1"), Won)
 
 
-async def test_a_savepoint_that_is_rolled_back_takes_its_claim_with_it(
-    kind: Kind, store: Store, onefold: Coloured, effects: Effects
-) -> None:
-    connection, within = await connect(kind, store, onefold)
-    await connection.execute(effects.insert(1))
-    await connection.execute("savepoint here")
-    async with within.once("inbox", "m1"):
-        await connection.execute(effects.insert(2))
-    await connection.execute("rollback to savepoint here")
-    if store.dialect == "postgres":
-        rival, within_rival = await connect(kind, store, onefold)
-        assert isinstance(await within_rival.claim("inbox", "m1"), Won), "its lock went too"
-        await rival.rollback()
-
-    async with within.once("inbox", "m1") as again:
-        assert again.won
-    await connection.commit()
-
-    assert (effects.numbers, effects.claims) == ([1], [("m1", 1)])
-
-
 async def test_f038_a_message_that_breaks_a_constraint_costs_only_itself(
     kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:
@@ -192,20 +130,6 @@ async def test_f038_a_message_that_breaks_a_constraint_costs_only_itself(
 
     assert effects.numbers == [1, 2]
     assert effects.claims == [("a", 1), ("c", 1)]
-
-
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_f039_an_outgoing_job_and_the_business_row_are_both_there_or_neither(
-    kind: Kind, store: Store, onefold: Coloured, effects: Effects, end: str
-) -> None:
-    connection, within = await connect(kind, store, onefold)
-    await connection.execute(effects.insert(1))
-    await within.enqueue("invoice.mail", {"number": 1}, unique_key="invoice:1")
-
-    await getattr(connection, end)()
-
-    both = ([1], [("invoice.mail", "invoice:1")])
-    assert (effects.numbers, effects.jobs) == (both if end == "commit" else ([], []))
 
 
 async def test_f017_the_same_key_again_in_one_transaction_never_waits_for_itself(
@@ -251,26 +175,6 @@ async def test_a_lock_cannot_be_taken_inside_a_transaction(
     await connection.rollback()
 
 
-async def test_a_leased_newcomer_is_told_that_a_joined_holder_is_at_work(
-    kind: Kind, store: Store, onefold: Coloured, clock: Clock
-) -> None:
-    """PostgreSQL knows the key and answers at once; SQLite knows only that the file is taken."""
-    connection, within = await connect(kind, store, onefold)
-    patience = PATIENCE if store.dialect == "postgres" else timedelta(milliseconds=100)
-    other = store.open(clock=clock, busy_timeout=patience)
-    async with within.once("inbox", "m1"):
-        # In this thread, SQLite would have us wait for our own transaction.
-        asking = asyncio.to_thread(other.claim, "inbox", "m1")
-        if store.dialect == "postgres":
-            assert isinstance(await asking, Busy)
-        else:
-            with pytest.raises(DatabaseBusy):
-                await asking
-    await connection.commit()
-
-    assert isinstance(await onefold.claim("inbox", "m1"), Replay)
-
-
 async def test_an_unknown_outcome_is_verified_inside_the_transaction(
     kind: Kind, store: Store, onefold: Coloured, clock: Clock
 ) -> None:
@@ -301,12 +205,13 @@ async def test_not_done_is_not_for_a_transaction(
         await within.once("inbox", "m1", not_done=()).__aenter__()
 
 
-async def test_a_failed_statement_in_the_body_is_the_error_that_is_raised(
+async def test_f034_f039_a_failed_statement_is_the_error_that_is_raised_and_takes_all_with_it(
     kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:
     """In PostgreSQL the transaction is dead then, and no word of ours may hide why."""
     connection, within = await connect(kind, store, onefold)
     await connection.execute(effects.insert(1))
+    await within.enqueue("invoice.mail", {"number": 1}, unique_key="invoice:1")
 
     with pytest.raises(Exception, match=r"(?i)unique") as caught:
         async with within.once("inbox", "m1"):
@@ -314,7 +219,7 @@ async def test_a_failed_statement_in_the_body_is_the_error_that_is_raised(
 
     assert not isinstance(caught.value, Conflict)
     await connection.rollback()
-    assert (effects.numbers, effects.claims) == ([], [])
+    assert (effects.numbers, effects.claims, effects.jobs) == ([], [], [])
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])

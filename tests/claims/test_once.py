@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Busy, ConflictingOptions, InvalidInput, KeyReused, LeaseLost, TooOld
+from onefold import Busy, ConflictingOptions, InvalidInput, LeaseLost, TooOld
 from onefold.claims import Unknown, Won
 from tests.fixtures.colours import Clock, Coloured, Store
 
@@ -26,27 +26,6 @@ async def test_the_first_runs_and_the_second_gets_its_result(onefold: Coloured) 
         assert again.result == {"rows": 3}
         assert again.fence is None
         assert again.guarantee is None
-
-
-async def test_a_failure_releases_the_key_and_is_raised(onefold: Coloured) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with onefold.once("import", "sha") as claim:
-            claim.result = 1 / 0
-
-    async with onefold.once("import", "sha") as again:
-        assert again.won
-
-
-async def test_an_interruption_leaves_the_key_held_for_its_takeover_to_decide(
-    onefold: Coloured, clock: Clock
-) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        async with onefold.once("import", "sha", lease=MINUTE):
-            raise KeyboardInterrupt
-
-    assert isinstance(await onefold.claim("import", "sha"), Busy)
-    clock.advance(MINUTE)
-    assert isinstance(await onefold.claim("import", "sha"), Unknown)
 
 
 async def test_a_cancelled_task_leaves_the_key_held_for_its_takeover_to_decide(
@@ -69,14 +48,17 @@ async def test_a_cancelled_task_leaves_the_key_held_for_its_takeover_to_decide(
     assert isinstance(await onefold.aclaim("import", "sha"), Busy)
 
 
-async def test_f014_a_key_at_work_is_raised_as_busy(onefold: Coloured) -> None:
-    async with onefold.once("import", "sha", lease=MINUTE):
+async def test_f014_f017_a_key_at_work_is_busy_at_once_inside_the_body_too(
+    onefold: Coloured,
+) -> None:
+    async with onefold.once("import", "sha", lease=MINUTE) as outer:
         with pytest.raises(Busy) as caught:
             async with onefold.once("import", "sha"):
                 pytest.fail("two at once")
+        outer.result = "outer"
 
-    assert caught.value.retry_after == MINUTE
-    assert caught.value.key == "sha"
+    assert (caught.value.retry_after, caught.value.key) == (MINUTE, "sha")
+    assert (await onefold.claim("import", "sha")).result == "outer"
 
 
 async def test_a_skipped_attempt_settles_and_releases_nothing(onefold: Coloured) -> None:
@@ -95,18 +77,6 @@ async def test_waiting_in_vain_is_skipped_where_the_caller_said_so(onefold: Colo
     wait = timedelta(milliseconds=10)
     async with onefold.once("import", "sha", wait=wait, busy="skip") as skipped:
         assert skipped is None
-
-
-async def test_another_fingerprint_is_a_key_reused(onefold: Coloured) -> None:
-    async with onefold.once("import", "sha", fingerprint="one"):
-        pass
-
-    with pytest.raises(KeyReused) as caught:
-        async with onefold.once("import", "sha", fingerprint="two"):
-            pytest.fail("another request")
-
-    assert caught.value.key == "sha"
-    assert caught.value.status == 422
 
 
 async def test_an_attempt_that_lost_its_key_cannot_settle(onefold: Coloured, clock: Clock) -> None:
@@ -142,16 +112,6 @@ async def test_a_result_that_cannot_be_stored_leaves_the_outcome_unknown(
     assert "'sha' stays unsettled until its lease ends; then its takeover decides" in note
     clock.advance(MINUTE)
     assert isinstance(await onefold.claim("import", "sha"), Unknown)
-
-
-async def test_f017_the_same_key_again_inside_the_body_is_busy_at_once(onefold: Coloured) -> None:
-    async with onefold.once("import", "sha") as outer:
-        with pytest.raises(Busy):
-            async with onefold.once("import", "sha"):
-                pytest.fail("reentered")
-        outer.result = "outer"
-
-    assert (await onefold.claim("import", "sha")).result == "outer"
 
 
 async def test_f021_a_third_party_gets_a_key_that_every_attempt_derives_alike(
