@@ -26,7 +26,7 @@ from onefold.effects.steps import Steps
 from onefold.model.claim import Takeover
 from onefold.operations import claims, maintenance
 from onefold.operations.statement import Operation, Sql, Statement
-from tests.effects.deliveries import Effect
+from tests.effects.deliveries import Effect, execute, in_colour
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
 from tests.fixtures.request_steps import RequestSteps
 
@@ -248,8 +248,8 @@ async def test_the_rows_and_the_record_of_a_transact_are_one_commit(
         await execute(connection, f"insert into {table(store)} values ('a')")
         return "noted"
 
-    given = await first.transact("note", coloured(requests, note))
-    again = await requests.vanish().transact("note", coloured(requests, note))
+    given = await first.transact("note", in_colour(note, requests.colour))
+    again = await requests.vanish().transact("note", in_colour(note, requests.colour))
 
     assert given == again == "noted"
     assert requests.labels() == ["note#1"]
@@ -267,37 +267,15 @@ async def test_h147_the_transaction_of_a_zombie_is_rolled_back(
 
     second = requests.vanish()
     with pytest.raises(LeaseLost):
-        await zombie.transact("note", coloured(requests, note))
+        await zombie.transact("note", in_colour(note, requests.colour))
 
     # The key of the row would tell of the first one's.
-    await second.transact("note", coloured(requests, note))
+    await second.transact("note", in_colour(note, requests.colour))
     assert requests.labels() == ["note#1"]
 
 
 def table(store: Store) -> str:
     return f'"{store.schema}".note' if store.dialect == "postgres" else "note"
-
-
-async def execute(connection: Any, text: str) -> None:
-    answer = connection.execute(text)
-    if hasattr(answer, "__await__"):
-        await answer
-
-
-def coloured(requests: Requests, function: Any) -> Any:
-    """The same for `transact`, which awaits nothing."""
-    if requests.colour == "async":
-        return function
-
-    def plain(connection: Any) -> Any:
-        coroutine = function(connection)
-        try:
-            coroutine.send(None)
-        except StopIteration as finished:
-            return finished.value
-        raise AssertionError
-
-    return plain
 
 
 # --- what becomes of them -------------------------------------------------------------------------

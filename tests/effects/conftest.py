@@ -5,8 +5,11 @@ import pytest
 from tests.effects.deliveries import deliveries
 from tests.fixtures.colours import clock, onefold, pytest_pyfunc_call, store
 from tests.fixtures.connections import EVERY, effects
+from tests.fixtures.shards import empty, spread
 
-__all__ = ["clock", "deliveries", "effects", "onefold", "pytest_pyfunc_call", "store"]
+__all__ = [
+    "clock", "deliveries", "effects", "empty", "onefold", "pytest_pyfunc_call", "spread", "store",
+]  # fmt: skip
 
 # A session inside somebody else's transaction commits nothing, by intention.
 KINDS = [kind for kind in EVERY if not kind.name.endswith("-joined")]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -61,6 +62,45 @@ class Deliveries:
         self.onefold.deliveries.rescue()
         self.clock.advance(timedelta(days=1))
         return self.take()
+
+
+class Interrupted(BaseException):
+    """As a cancelled task, or ctrl-C: nobody can say how far it came."""
+
+
+async def interrupt(step: Any, effect: "Effect") -> None:
+    """Do a step whose process dies before it can say so."""
+
+    def dies(value: int) -> None:
+        effect(value)
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        await step("charge", dies, 7)
+
+
+async def execute(connection: Any, text: Any) -> None:
+    """Run a statement on a connection of either colour."""
+    answer = connection.execute(text)
+    if hasattr(answer, "__await__"):
+        await answer
+
+
+def in_colour(function: Callable[..., Any], colour: Colour) -> Callable[..., Any]:
+    """A coroutine function, or a plain one of it: there it has nothing to wait for."""
+    if colour == "async":
+        return function
+
+    @wraps(function)
+    def plain(*args: Any) -> Any:
+        coroutine = function(*args)
+        try:
+            coroutine.send(None)
+        except StopIteration as ended:
+            return ended.value
+        raise AssertionError("it waits")
+
+    return plain
 
 
 class Effect:

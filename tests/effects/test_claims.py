@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 from onefold import Busy, ConflictingOptions, LeaseLost, OutcomeUnknown
-from tests.effects.deliveries import LEASE, Deliveries, Effect
+from tests.effects.deliveries import LEASE, Deliveries, Effect, Interrupted
 from tests.fixtures.colours import Colour
-
-
-class Interrupted(BaseException):
-    """As a cancelled task: nobody can say how far it came."""
 
 
 async def once(run: Any, effect: Effect, **options: Any) -> Any:
@@ -63,28 +59,22 @@ async def test_f070_who_has_lost_the_job_claims_nothing_any_more(
     assert effect.calls == [2]
 
 
-async def vanish_inside(deliveries: Deliveries, **options: Any) -> Any:
-    run = deliveries.first()
-    with pytest.raises(Interrupted):
-        async with run.once("mail", **options):
-            raise Interrupted
-    return run
-
-
+@pytest.mark.parametrize("takeover", ["refuse", "rerun"])
 async def test_f070_what_an_earlier_delivery_left_is_met_at_once_as_it_said(
-    deliveries: Deliveries,
+    deliveries: Deliveries, takeover: Any
 ) -> None:
     """It is not busy: whoever was at it was this very job."""
-    run = await vanish_inside(deliveries)
+    run = deliveries.first()
+    with pytest.raises(Interrupted):
+        async with run.once("mail", takeover=takeover):
+            raise Interrupted
 
-    with pytest.raises(OutcomeUnknown):
-        await once(deliveries.again(run), Effect())
-
-
-async def test_f070_also_where_it_may_be_done_again(deliveries: Deliveries) -> None:
-    run = await vanish_inside(deliveries, takeover="rerun")
-
-    assert await once(deliveries.again(run), Effect()) == {"done": 1}
+    again = once(deliveries.again(run), Effect())
+    if takeover == "refuse":
+        with pytest.raises(OutcomeUnknown):
+            await again
+    else:
+        assert await again == {"done": 1}
 
 
 async def test_once_is_busy_while_another_part_of_this_run_is_at_it(deliveries: Deliveries) -> None:

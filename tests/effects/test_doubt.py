@@ -16,8 +16,8 @@ from onefold import (
     OutcomeUnknown,
     UsageError,
 )
-from tests.effects.deliveries import Deliveries, Effect
-from tests.fixtures.colours import Colour, coroutine_function
+from tests.effects.deliveries import Deliveries, Effect, in_colour
+from tests.fixtures.colours import Colour, Coloured, coroutine_function
 
 AT_ONCE = Fixed(timedelta(0))
 LOST = ConnectionResetError("no answer in time")
@@ -240,7 +240,10 @@ async def test_an_unknown_step_shows_why_and_an_operator_settles_it(
 
     (step,) = deliveries.onefold.deliveries.steps(run.target.id)
     assert (step.state, step.error["message"]) == ("unknown", "no answer in time")
-    assert deliveries.onefold.deliveries.settle_step(run.target.id, "pay", result="receipt")
+    onefold = Coloured(deliveries.onefold, deliveries.colour)
+    assert await onefold.deliveries.settle_step(run.target.id, "pay", result="receipt")
+    assert not await onefold.deliveries.settle_step(run.target.id, "pay", result="another")
+    assert not await onefold.deliveries.release_step(run.target.id, "nothing")
     deliveries.onefold.replay(run.target.id)
     assert await deliveries.take().using(unsafe=True).step("pay", bank.pay) == "receipt"
 
@@ -303,17 +306,12 @@ async def test_a_result_that_verify_finds_and_that_cannot_be_stored_leaves_it_un
     assert await way.pay(deliveries.again(run), bank.pay, verify=bank.find) == "receipt"
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [({"not_done": 7}, "not_done"), ({"not_done": (str,)}, "not_done")],
-)
+@pytest.mark.parametrize("wrong", [7, (str,)])
 @on_sqlite
-async def test_not_done_is_checked(
-    deliveries: Deliveries, way: Way, options: dict[str, Any], field: str
-) -> None:
+async def test_not_done_is_checked(deliveries: Deliveries, way: Way, wrong: Any) -> None:
     with pytest.raises(InvalidInput) as raised:
-        await way.pay(deliveries.first(), Effect(), **options)
-    assert raised.value.field == field
+        await way.pay(deliveries.first(), Effect(), not_done=wrong)
+    assert raised.value.field == "not_done"
 
 
 @pytest.mark.parametrize("options", [{"not_done": KeyError}, {"verify": Bank().find}], ids=list)
@@ -334,13 +332,10 @@ async def test_an_unsafe_step_is_not_a_part_of_one_that_is_done_again(
     run, effect = deliveries.first(), Effect()
     careful = run.using(unsafe=True)
 
-    async def apay(*_: Any) -> Any:
-        return await careful.target.astep("pay", effect)
+    async def pay(*_: Any) -> Any:
+        return await careful.step("pay", effect)
 
-    def pay(*_: Any) -> Any:
-        return careful.target.step("pay", effect)
-
-    part = apay if run.colour == "async" else pay
+    part = in_colour(pay, run.colour)
     with pytest.raises(UsageError, match="'order' is running, and may be done again"):
         await getattr(run, outer)("order", part)
     assert effect.count == 0

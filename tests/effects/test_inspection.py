@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from onefold import InvalidInput, KeyReused, OutcomeUnknown, Step
+from onefold import InvalidInput, Step
 from tests.effects.deliveries import Deliveries, Effect
-from tests.effects.test_vanished import interrupt
 from tests.fixtures.colours import Coloured
 
 
@@ -56,30 +55,7 @@ async def test_f071_steps_of_other_tenants_are_out_of_sight(deliveries: Deliveri
     assert [step.name for step in acme.deliveries.steps(job.id)] == ["charge"]
 
 
-async def test_an_operator_settles_what_is_unknown(deliveries: Deliveries) -> None:
-    onefold = Coloured(deliveries.onefold, deliveries.colour)
-    run, effect = await unknown(deliveries)
-
-    assert await onefold.deliveries.settle_step(run.target.id, "charge", result="receipt")
-    onefold.target.replay(run.target.id)
-    assert await deliveries.take().using(unsafe=True).step("charge", effect, 7) == "receipt"
-    assert effect.count == 1
-    assert not await onefold.deliveries.settle_step(run.target.id, "charge", result="another")
-    assert not await onefold.deliveries.release_step(run.target.id, "nothing")
-
-
-async def unknown(deliveries: Deliveries) -> tuple[Any, Effect]:
-    effect = Effect()
-    run = deliveries.first()
-    await interrupt(run.using(unsafe=True).step, effect)
-    run = deliveries.vanish()
-    with pytest.raises(OutcomeUnknown):
-        await run.using(unsafe=True).step("charge", effect, 7)
-    deliveries.onefold.deliveries.bury([run.target.job], reason="unknown")
-    return run, effect
-
-
-async def test_f065_a_finished_job_that_is_asked_for_again_answers_with_its_result(
+async def test_f065_f066_a_finished_job_that_is_asked_for_again_answers_with_its_result(
     deliveries: Deliveries,
 ) -> None:
     onefold = Coloured(deliveries.onefold, deliveries.colour)
@@ -92,18 +68,8 @@ async def test_f065_a_finished_job_that_is_asked_for_again_answers_with_its_resu
 
     assert (again.id, again.duplicate, again.mismatch) == (job.id, True, False)
     assert again.result(timeout=timedelta(0)) == {"receipt": 1}
-
-
-async def test_f066_another_input_under_the_same_key_is_a_mismatch(deliveries: Deliveries) -> None:
-    onefold = Coloured(deliveries.onefold, deliveries.colour)
-    await onefold.enqueue("work", {"order": 7}, idempotency_key="order:7")
-    async with deliveries.take().transaction():
-        pass
-
-    again = await onefold.enqueue("work", {"order": 8}, idempotency_key="order:7")
-    assert again.mismatch
-    with pytest.raises(KeyReused):
-        await onefold.enqueue("work", {"order": 8}, idempotency_key="order:7", on_mismatch="raise")
+    other = await onefold.enqueue("work", {"order": 8}, idempotency_key="order:7")
+    assert (other.id, other.mismatch) == (job.id, True)
 
 
 async def test_steps_are_claimed_by_nobody_else(deliveries: Deliveries) -> None:

@@ -18,13 +18,12 @@ from onefold import (
     KeyReused,
     LeaseLost,
     OutcomeUnknown,
-    Run,
     StepFailed,
     StepsChanged,
     UsageError,
 )
 from onefold.runtime import Pause
-from tests.effects.deliveries import Deliveries, Effect
+from tests.effects.deliveries import Deliveries, Effect, Interrupted, in_colour
 from tests.fixtures.colours import Colour
 
 AT_ONCE = Fixed(timedelta(0))
@@ -148,36 +147,34 @@ async def test_f054_a_final_failure_is_raised_again_as_it_was(deliveries: Delive
     assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "failed"
 
 
-async def test_f054_a_failure_whose_type_cannot_be_had_is_wrapped(deliveries: Deliveries) -> None:
+def of_a_local_type() -> Exception:
     class CardError(Exception):
         pass
 
-    effect = Effect(fails=9, error=lambda: CardError("declined"))
-    run = deliveries.first()
-    with pytest.raises(CardError):
-        await run.using(attempts=1).step("charge", effect, 7)
-
-    with pytest.raises(StepFailed, match=r"CardError: declined\. Replay .* fresh=True") as raised:
-        await deliveries.again(run).step("charge", effect, 7)
-
-    assert raised.value.step == "charge"
+    return CardError("declined")
 
 
 @pytest.mark.parametrize(
-    "error",
-    [ValueError(datetime(2026, 1, 1, tzinfo=UTC)), UnicodeDecodeError("utf-8", b"x", 0, 1, "bad")],
-    ids=["arguments that are no JSON", "bytes"],
+    ("error", "told"),
+    [
+        (of_a_local_type(), r"CardError: declined\."),
+        (ValueError(datetime(2026, 1, 1, tzinfo=UTC)), "ValueError"),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), "UnicodeDecodeError"),
+    ],
+    ids=["a type that cannot be had", "arguments that are no JSON", "bytes"],
 )
 async def test_f054_a_failure_that_cannot_be_rebuilt_is_wrapped(
-    deliveries: Deliveries, error: Exception
+    deliveries: Deliveries, error: Exception, told: str
 ) -> None:
     effect = Effect(fails=9, error=lambda: error)
     run = deliveries.first()
     with pytest.raises(type(error)):
         await run.using(attempts=1).step("charge", effect, 7)
 
-    with pytest.raises(StepFailed):
+    with pytest.raises(StepFailed, match=f"{told}.* Replay .* fresh=True") as raised:
         await deliveries.again(run).step("charge", effect, 7)
+
+    assert raised.value.step == "charge"
 
 
 async def test_f055_another_step_at_the_same_place_is_refused(deliveries: Deliveries) -> None:
@@ -224,10 +221,6 @@ async def test_f056_steps_of_one_name_are_told_apart_by_their_number(
     assert effect.count == 3
     labels = [step.label for step in deliveries.onefold.deliveries.steps(run.target.id)]
     assert labels == ["mail", "mail#2", "mail#3"]
-
-
-class Interrupted(BaseException):
-    """As a cancelled task: nobody can say how far it came."""
 
 
 @pytest.mark.parametrize("error", [ValueError, Interrupted])
@@ -346,17 +339,13 @@ async def test_f063_a_step_inside_a_step_is_a_part_of_it(
     effect = Effect()
     run = deliveries.first()
 
-    def outer_sync(run: Run) -> Any:
-        return run.step("inner", effect, 1)
+    async def outer() -> Any:
+        return await run.step("inner", effect, 1)
 
-    async def outer_async(run: Run) -> Any:
-        return await run.astep("inner", effect, 1)
-
-    target = run.target
-    inside = (lambda: outer_sync(target)) if colour == "sync" else (lambda: outer_async(target))
+    inside = in_colour(outer, colour)
     await run.step("outer", inside)
 
-    assert [step.name for step in deliveries.onefold.deliveries.steps(target.id)] == ["outer"]
+    assert [step.name for step in deliveries.onefold.deliveries.steps(run.target.id)] == ["outer"]
     await deliveries.again(run).step("outer", inside)
     assert effect.count == 1
 
@@ -414,19 +403,7 @@ async def test_f068_a_run_that_was_told_it_is_lost_replays_nothing(deliveries: D
     assert effect.count == 0
 
 
-async def test_f072_the_key_for_a_third_party_is_the_same_over_every_attempt(
-    deliveries: Deliveries,
-) -> None:
-    keys: list[str] = []
-    run = deliveries.first()
-    for _ in range(2):
-        keys.append(run.key("charge"))
-        run = deliveries.again(run)
-
-    assert set(keys) == {f"{run.target.id}:charge"}
-
-
-async def test_f072_each_step_has_a_key_of_its_own(deliveries: Deliveries) -> None:
+async def test_f072_each_step_has_a_key_of_its_own_in_every_attempt(deliveries: Deliveries) -> None:
     keys: list[str] = []
     run = deliveries.first()
 
@@ -436,7 +413,12 @@ async def test_f072_each_step_has_a_key_of_its_own(deliveries: Deliveries) -> No
 
     id_ = run.target.id
     assert keys == [f"{id_}:charge", f"{id_}:charge#2", f"{id_}:charge[o-7]"]
-    assert keys == [run.key("charge"), run.key("charge#2"), run.key("charge", "o-7")]
+    for attempt in (run, deliveries.again(run)):
+        assert keys == [
+            attempt.key("charge"),
+            attempt.key("charge#2"),
+            attempt.key("charge", "o-7"),
+        ]
     with pytest.raises(UsageError, match="for the function of a step"):
         run.target.key()
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onefold import KeyReused, OutcomeUnknown, StepsChanged
-from tests.effects.deliveries import Deliveries
+from tests.effects.deliveries import Deliveries, execute, in_colour
 from tests.fixtures.colours import Colour, Store
 from tests.fixtures.connection import Connection, Kind
 from tests.fixtures.connections import Effects
@@ -15,29 +15,13 @@ class Failed(Exception):
     """What a handler raises."""
 
 
-class Pay:
-    """Writes a row by the connection that it is given."""
-
-    def __init__(self, effects: Effects, colour: Colour) -> None:
-        self._effects = effects
-        self._colour = colour
-
-    @property
-    def function(self) -> Any:
-        return self._awaited if self._colour == "async" else self._blocking
-
-    def _blocking(self, tx: Any, number: int) -> dict[str, int]:
-        tx.execute(self._effects.insert(number))
-        return {"paid": number}
-
-    async def _awaited(self, tx: Any, number: int) -> dict[str, int]:
-        await tx.execute(self._effects.insert(number))
-        return {"paid": number}
-
-
 @pytest.fixture
 def pay(effects: Effects, colour: Colour) -> Any:
-    return Pay(effects, colour).function
+    async def insert(tx: Any, number: int) -> dict[str, int]:
+        await execute(tx, effects.insert(number))
+        return {"paid": number}
+
+    return in_colour(insert, colour)
 
 
 async def test_f052_several_follow_each_other_and_each_is_done_once(
@@ -56,24 +40,23 @@ async def test_f052_several_follow_each_other_and_each_is_done_once(
     assert run.target.completed
 
 
-async def test_f052_a_failure_leaves_neither_row_nor_record(
+async def test_f052_a_failure_leaves_neither_row_nor_record_and_the_next_try_is_the_same_step(
     deliveries: Deliveries, effects: Effects, pay: Any, colour: Colour
 ) -> None:
-    def failing(tx: Any) -> None:
-        tx.execute(effects.insert(1))
-        raise Failed
-
-    async def afailing(tx: Any) -> None:
-        await tx.execute(effects.insert(1))
+    async def failing(tx: Any, number: int) -> None:
+        await execute(tx, effects.insert(number))
         raise Failed
 
     run = deliveries.first()
     with pytest.raises(Failed):
-        await run.transact("pay", failing if colour == "sync" else afailing)
+        await run.transact("pay", in_colour(failing, colour), 1)
 
     assert effects.numbers == []
     assert deliveries.onefold.deliveries.steps(run.target.id) == []
-    assert await deliveries.again(run).transact("pay", pay, 1) == {"paid": 1}
+    # After a conflict, say: a rerun finds the step where it asks for it first.
+    first = await run.transact("pay", pay, 1)
+    assert await deliveries.again(run).transact("pay", pay, 1) == first
+    assert effects.numbers == [1]
 
 
 async def test_a_handler_that_requests_a_rejected_one_again_means_the_same_step(
@@ -114,45 +97,12 @@ async def test_f052_on_a_connection_of_any_library(
     connection: Connection = await kind.connect(store)
     run = deliveries.first()
 
-    async def apay(tx: object) -> int:
+    async def pay(tx: object) -> int:
         await connection.execute(effects.insert(1))
         return 1
 
-    def pay(tx: object) -> int:
-        try:
-            apay(tx).send(None)  # nothing in it is really awaited
-        except StopIteration as done:
-            found: int = done.value
-            return found
-        raise AssertionError
-
-    function: Any = apay if colour == "async" else pay
-    await run.using(on=connection.raw).transact("pay", function)
-    run = deliveries.again(run)
-    await run.using(on=connection.raw).transact("pay", function)
+    for _ in range(2):
+        await run.using(on=connection.raw).transact("pay", in_colour(pay, colour))
+        run = deliveries.again(run)
 
     assert effects.numbers == [1]
-
-
-async def test_a_transaction_that_is_tried_again_in_the_same_run_is_the_same_step(
-    deliveries: Deliveries, pay: Any, effects: Effects, colour: Colour
-) -> None:
-    """After a conflict, say: a rerun finds the step where it asks for it first."""
-    run = deliveries.first()
-    with pytest.raises(Failed):
-        await run.transact("pay", _failing(colour), 1)
-    first = await run.transact("pay", pay, 1)
-    run = deliveries.again(run)
-
-    assert await run.transact("pay", pay, 1) == first
-    assert effects.numbers == [1]
-
-
-def _failing(colour: Colour) -> Any:
-    def fail(tx: Any, number: int) -> None:
-        raise Failed(tx, number)
-
-    async def afail(tx: Any, number: int) -> None:
-        raise Failed(tx, number)
-
-    return afail if colour == "async" else fail

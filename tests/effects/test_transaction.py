@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
 from onefold import InvalidInput, LeaseLost, UsageError, WouldDeadlock, WrongConnection
-from tests.effects.deliveries import ColouredRun, Deliveries
+from tests.effects.deliveries import ColouredRun, Deliveries, execute
 from tests.fixtures.colours import Colour, Dialect, Store
 from tests.fixtures.connection import Kind
 from tests.fixtures.connections import Effects
@@ -23,12 +23,6 @@ from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
 
 class Failed(Exception):
     """What a handler raises."""
-
-
-async def execute(tx: Any, text: str, colour: Colour) -> None:
-    answer = tx.execute(text)
-    if colour == "async":
-        await answer
 
 
 def state(deliveries: Deliveries, run: ColouredRun) -> str | None:
@@ -42,7 +36,7 @@ async def test_rows_and_completion_are_one_commit(
     run = deliveries.first()
 
     async with run.transaction() as tx:
-        await execute(tx, effects.insert(1), colour)
+        await execute(tx, effects.insert(1))
         run.target.result = {"paid": 1}
         if dialect == "postgres":
             assert (effects.numbers, state(deliveries, run)) == ([], "running")
@@ -61,7 +55,7 @@ async def test_a_failure_leaves_neither(
 
     async def fail() -> None:
         async with run.transaction() as tx:
-            await execute(tx, effects.insert(1), colour)
+            await execute(tx, effects.insert(1))
             raise Failed
 
     with pytest.raises(Failed):
@@ -71,7 +65,7 @@ async def test_a_failure_leaves_neither(
     assert (effects.numbers, state(deliveries, run)) == ([], "running")
     # And the run may go on.
     async with run.transaction() as tx:
-        await execute(tx, effects.insert(2), colour)
+        await execute(tx, effects.insert(2))
     assert effects.numbers == [2]
 
 
@@ -84,7 +78,7 @@ async def test_a_worker_that_lost_its_job_writes_nothing(
 
     async def write() -> None:
         async with zombie.transaction() as tx:
-            await execute(tx, effects.insert(1), colour)
+            await execute(tx, effects.insert(1))
             if dialect == "postgres":
                 deliveries.vanish()
 
@@ -137,7 +131,7 @@ async def test_a_result_that_cannot_be_stored_rolls_back(
 
     async def write() -> None:
         async with run.transaction() as tx:
-            await execute(tx, effects.insert(1), colour)
+            await execute(tx, effects.insert(1))
             run.target.result = object()
 
     with pytest.raises(InvalidInput):
@@ -166,7 +160,7 @@ async def test_a_transaction_that_was_ended_by_hand_completes_nothing(
 
     with pytest.raises((UsageError, psycopg.Error)):
         async with run.transaction() as tx:
-            await execute(tx, "commit", colour)
+            await execute(tx, "commit")
 
     assert not run.target.completed
     assert state(deliveries, run) == "running"
@@ -223,9 +217,7 @@ async def test_an_engine_a_maker_of_sessions_and_a_pool_will_do(
         run = deliveries.first()
         async with run.transaction(target) as tx:
             query = effects.insert(number)
-            answer = tx.execute(clause(query) if hasattr(tx, "begin_nested") else query)
-            if colour == "async":
-                await answer
+            await execute(tx, clause(query) if hasattr(tx, "begin_nested") else query)
         if (ended := close()) is not None:
             await ended
         assert run.target.completed

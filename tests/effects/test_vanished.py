@@ -7,7 +7,7 @@ import pytest
 
 from onefold import InvalidInput, LeaseLost, OutcomeUnknown
 from onefold.claims import Done
-from tests.effects.deliveries import Deliveries, Effect
+from tests.effects.deliveries import Deliveries, Effect, interrupt
 from tests.fixtures.colours import Colour, coroutine_function
 
 
@@ -92,8 +92,8 @@ async def test_f070_a_job_that_comes_back_need_not_wait_for_what_it_began_itself
     assert await deliveries.take().step("charge", effect, 7) == {"done": 7}
 
 
-async def test_an_unsafe_step_that_vanished_is_unknown_and_not_done_again(
-    deliveries: Deliveries,
+async def test_f051_an_unsafe_step_that_vanished_is_unknown_until_it_is_verified(
+    deliveries: Deliveries, colour: Colour
 ) -> None:
     effect = Effect()
     run = deliveries.first()
@@ -104,23 +104,16 @@ async def test_an_unsafe_step_that_vanished_is_unknown_and_not_done_again(
     with pytest.raises(OutcomeUnknown, match="charge"):
         await run.using(unsafe=True).step("charge", effect, 7)
 
-    assert effect.count == 1
     assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "unknown"
-
-
-async def test_verify_finds_that_it_was_done(deliveries: Deliveries, colour: Colour) -> None:
-    effect, asked = Effect(), list[str]()
+    asked: list[str] = []
 
     def look_up(key: str) -> Done:
         asked.append(key)
         return Done("receipt")
 
-    run = deliveries.first()
-    await interrupt(run.using(unsafe=True).step, effect)
-    run = deliveries.vanish()
-    verify = coroutine_function(look_up) if colour == "async" else look_up
-    careful = run.using(unsafe=True, verify=verify)
-
+    careful = run.using(
+        unsafe=True, verify=coroutine_function(look_up) if colour == "async" else look_up
+    )
     assert await careful.step("charge", effect, 7) == "receipt"
     assert asked == [run.key("charge")]
     assert await deliveries.again(run).step("charge", effect, 7) == "receipt"
@@ -138,18 +131,3 @@ async def test_f060_an_unsafe_step_whose_result_cannot_be_stored_is_unknown(
     with pytest.raises(OutcomeUnknown):
         await deliveries.again(run).using(unsafe=True).step("open", effect)
     assert effect.count == 1
-
-
-class Interrupted(BaseException):
-    """As a cancelled task, or ctrl-C: nobody can say how far it came."""
-
-
-async def interrupt(step: Any, effect: Effect) -> None:
-    """Do a step whose process dies before it can say so."""
-
-    def dies(value: int) -> None:
-        effect(value)
-        raise Interrupted
-
-    with pytest.raises(Interrupted):
-        await step("charge", dies, 7)

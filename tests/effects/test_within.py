@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onefold import NewJob, Onefold, OutsideTransactionWarning, UsageError
-from tests.effects.deliveries import ColouredRun, Deliveries
+from tests.effects.deliveries import ColouredRun, Deliveries, in_colour
 from tests.fixtures.colours import Colour, Coloured, Store
 
 
@@ -38,13 +38,10 @@ async def test_within_is_for_the_function_of_transact_too(
 ) -> None:
     run = deliveries.first()
 
-    def sync(tx: Any) -> None:
-        run.target.within().enqueue("mail")
+    async def enqueue(tx: Any) -> None:
+        await within(run, colour).enqueue("mail")
 
-    async def awaited(tx: Any) -> None:
-        await run.target.within().aenqueue("mail")
-
-    await run.transact("mail", sync if colour == "sync" else awaited)
+    await run.transact("mail", in_colour(enqueue, colour))
 
     assert kinds(deliveries.onefold) == ["mail"]
 
