@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from onefold import Delivery, Fixed, Job, LeaseLost, Onefold, Run
+from onefold import Delivery, Fixed, Onefold
 from onefold.events import Event, JobEnded, LeasesExpired, WriteFenced
 from tests.fixtures.patience import HANG, LOCK
 from tests.fixtures.place import Place
@@ -21,30 +21,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestLeases:
-    async def test_a_job_keeps_its_lease_for_as_long_as_it_runs(self, onefold: Onefold) -> None:
-        begun, may_end = threading.Event(), threading.Event()
-
-        @onefold.job
-        def slow() -> None:
-            begun.set()
-            may_end.wait(HANG)
-
-        enqueued = await slow.aenqueue()
-        async with working(onefold, chores=False, **HELD):
-            await until(begun.is_set)
-            first = (await get_job(onefold, enqueued.id)).lease_until
-
-            async def extended() -> bool:
-                until_ = (await get_job(onefold, enqueued.id)).lease_until
-                return first is not None and until_ is not None and until_ > first + 3 * BEAT
-
-            await until(extended)
-            assert (await onefold.deliveries.arescue()).total == 0
-            may_end.set()
-            await ended(onefold, enqueued.id)
-        assert (await get_job(onefold, enqueued.id)).fence == 1
-
-    async def test_a_job_that_waits_for_its_turn_keeps_its_lease_too(
+    async def test_a_job_keeps_its_lease_while_it_runs_and_while_it_waits_for_its_turn(
         self, onefold: Onefold
     ) -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()
@@ -54,25 +31,30 @@ class TestLeases:
             begun.set()
             await may_end.wait()
 
-        first, second = (await slow.aenqueue()).id, (await slow.aenqueue()).id
+        ids = [(await slow.aenqueue()).id for _ in range(2)]
+
+        async def leases() -> list[datetime]:
+            jobs = [await get_job(onefold, job_id) for job_id in ids]
+            return [job.lease_until for job in jobs if job.lease_until is not None]
+
         async with working(onefold, concurrency=1, prefetch=1, chores=False, **HELD):
             await until(begun.is_set)
 
-            async def held() -> bool:
-                return (await get_job(onefold, second)).state == "running"
+            async def both_are_held() -> bool:
+                return len(await leases()) == 2
 
-            await until(held)
-            taken = (await get_job(onefold, second)).lease_until
+            await until(both_are_held)
+            first = await leases()
 
-            async def extended() -> bool:
-                until_ = (await get_job(onefold, second)).lease_until
-                return taken is not None and until_ is not None and until_ > taken + 3 * BEAT
+            async def both_are_extended() -> bool:
+                now = await leases()
+                return all(one > other + 3 * BEAT for one, other in zip(now, first, strict=True))
 
-            await until(extended)
+            await until(both_are_extended)
             assert (await onefold.deliveries.arescue()).total == 0
             may_end.set()
-            await ended(onefold, first, second)
-        assert [(await get_job(onefold, i)).fence for i in (first, second)] == [1, 1]
+            await ended(onefold, *ids)
+        assert [(await get_job(onefold, job_id)).fence for job_id in ids] == [1, 1]
 
     async def test_a_coroutine_that_blocks_the_loop_costs_nobody_a_lease(
         self, onefold: Onefold
@@ -134,39 +116,6 @@ class TestLeases:
             await until(lambda: stopped)
         assert (await get_job(onefold, enqueued.id)).reason == "not wanted"
 
-    async def test_a_lost_lease_refuses_every_effect(self, onefold: Onefold) -> None:
-        refused: list[BaseException] = []
-        events: list[Event] = []
-        begun, may_go_on = threading.Event(), threading.Event()
-        onefold.subscribe(events.append)
-
-        @onefold.job
-        def late(run: Run) -> str:
-            begun.set()
-            may_go_on.wait(HANG)
-            try:
-                with run.transaction():
-                    pass
-            except LeaseLost as error:
-                refused.append(error)
-                raise
-            return "late"
-
-        enqueued = await late.aenqueue()
-        # No heartbeat in time: it would stop the handler before the database rejects it.
-        async with working(
-            onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
-        ):
-            await until(begun.is_set)
-            taken = await _taken_over(onefold, enqueued.id)
-            may_go_on.set()
-            await until(lambda: refused)
-            [word] = await onefold.deliveries.afinish([taken])
-            assert word.status == "accepted"
-        job = await get_job(onefold, enqueued.id)
-        assert (job.state, job.fence, job.worker) == ("completed", taken.fence, "other")
-        assert any(isinstance(event, JobEnded) and event.outcome == "lost" for event in events)
-
     async def test_a_finish_after_the_job_was_taken_again_is_refused_and_told(
         self, onefold: Onefold
     ) -> None:
@@ -190,6 +139,9 @@ class TestLeases:
             [taken] = await onefold.deliveries.atake(worker="other", lease=LOCK)
             may_end.set()
             await until(lambda: any(isinstance(e, WriteFenced) for e in events))
+            await until(
+                lambda: any(isinstance(e, JobEnded) and e.outcome == "lost" for e in events)
+            )
             assert (await onefold.deliveries.afinish([taken]))[0].status == "accepted"
 
     async def test_jobs_of_a_vanished_worker_are_rescued_by_any_other(
@@ -225,14 +177,6 @@ class TestLeases:
         assert (await get_job(onefold, enqueued.id)).attempt == 2
         assert not any(isinstance(event, LeasesExpired) for event in events)
         assert "Pushed jobs were not acknowledged in time: 1 are retried" in caplog.text
-
-
-async def _taken_over(onefold: Onefold, job_id: str) -> Job:
-    """The job is given to another, whatever its holder does to keep it."""
-    job = await get_job(onefold, job_id)
-    await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
-    [taken] = await onefold.deliveries.atake(worker="other", lease=timedelta(hours=1))
-    return taken
 
 
 class TestStops:

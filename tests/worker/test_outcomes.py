@@ -2,22 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from onefold import (
-    Bury,
-    Cancel,
-    Defer,
-    Exponential,
-    Fixed,
-    Job,
-    Onefold,
-    Retry,
-)
+from onefold import Bury, Cancel, Defer, Exponential, Fixed, Job, Onefold, Retry
 from onefold.errors import Busy, OutcomeUnknown
+from onefold.model.outcome import Outcome
 from tests.fixtures.place import Place
 from tests.worker.stage import ended, get_job, perform, spin, until, working
 
@@ -25,184 +19,171 @@ NOW = Fixed(timedelta(0))
 HOUR = timedelta(hours=1)
 
 
-def _as_task(onefold: Onefold, body: Callable[[], Any], **options: Any) -> Any:
-    @onefold.job(kind="work", **options)
-    async def work() -> Any:
-        return body()
-
-    return work
+class OutOfTheOrdinary(BaseException):
+    """As some libraries raise for timeouts of theirs."""
 
 
-def _in_thread(onefold: Onefold, body: Callable[[], Any], **options: Any) -> Any:
-    @onefold.job(kind="work", **options)
-    def work() -> Any:
-        return body()
+class End(NamedTuple):
+    """What a handler does, the options of its kind, and how its job stands then."""
 
-    return work
-
-
-@pytest.fixture(params=[_as_task, _in_thread], ids=["task", "thread"])
-def declare(request: pytest.FixtureRequest) -> Any:
-    return request.param
+    body: Callable[[], Any]
+    options: dict[str, Any]
+    stands: dict[str, Any]
 
 
-def _raise(error: BaseException) -> Any:
-    raise error
+def _raising(error: BaseException) -> Callable[[], Any]:
+    def body() -> None:
+        raise error
+
+    return body
 
 
-def _settled(
-    place: Place,
-    declare: Any,
-    body: Callable[[], Any],
-    condition: Callable[[Job], bool],
-    **options: Any,
-) -> Job:
-    """One job of that body, run by a worker until it stands as it should."""
-    with place.open() as onefold:
-        work = declare(onefold, body, **options)
-
-        async def play() -> Job:
-            enqueued = await work.aenqueue()
-            found: list[Job] = []
-
-            async def stands() -> bool:
-                job = await get_job(onefold, enqueued.id)
-                found[:] = [job]
-                return condition(job)
-
-            async with working(onefold):
-                await until(stands)
-            return found[0]
-
-        return perform(play, onefold)
+def _returning(outcome: Outcome) -> Callable[[], Any]:
+    return lambda: outcome
 
 
-def _ended(place: Place, declare: Any, body: Callable[[], Any], **options: Any) -> Job:
-    """One job of that body, run by a worker until it has ended."""
-    return _settled(
-        place,
-        declare,
-        body,
-        lambda job: job.state in {"completed", "dead", "cancelled"},
-        **options,
-    )
+def _confused() -> Retry:
+    outcome = Retry()
+    outcome.after = 7  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    return outcome
 
 
-def test_a_handler_that_returns_completes_its_job(place: Place, declare: Any) -> None:
-    job = _ended(place, declare, lambda: None)
-    assert (job.state, job.attempt, job.result) == ("completed", 1, None)
+async def _never_awaited() -> None: ...
 
 
-def test_a_result_is_kept_where_it_was_asked_for(place: Place, declare: Any) -> None:
-    assert _ended(place, declare, lambda: {"a": 1}, store_result=True).result == {"a": 1}
-
-
-def test_a_result_that_cannot_be_stored_buries_the_job(place: Place, declare: Any) -> None:
-    job = _ended(place, declare, object, store_result=True)
-    assert job.state == "dead"
-    assert job.reason == "the result cannot be stored"
-
-
-def test_an_exception_is_a_failure_and_is_tried_again(place: Place, declare: Any) -> None:
+def _ends() -> dict[str, End]:
     tries: list[int] = []
 
-    def body() -> None:
+    def third_time_lucky() -> None:
         tries.append(1)
         if len(tries) < 3:
             raise ValueError("not yet")
 
-    job = _ended(place, declare, body, backoff=NOW)
-    assert (job.state, job.attempt, len(tries)) == ("completed", 3, 3)
+    no, busy = ValueError("no"), Busy(key="k", retry_after=HOUR)
+    unknown, verifiable = OutcomeUnknown(key="k"), OutcomeUnknown(key="k", verifiable=True)
+    once: dict[str, Any] = {"max_attempts": 1}
+    late = Exponential(base=HOUR, cap=HOUR, jitter="none")
+    outcomes: dict[Outcome, dict[str, Any]] = {
+        Retry(HOUR): {"state": "retrying", "attempt": 1},
+        Defer(HOUR): {"state": "scheduled", "attempt": 0},
+        Bury("no such account"): {"state": "dead", "attempt": 1, "reason": "no such account"},
+        Cancel("superseded"): {"state": "cancelled", "reason": "superseded"},
+    }
+    return {
+        "returned": End(lambda: None, {}, {"state": "completed", "attempt": 1, "result": None}),
+        "result": End(lambda: [1], {"store_result": True}, {"state": "completed", "result": [1]}),
+        "no result": End(
+            object, {"store_result": True},
+            {"state": "dead", "reason": "the result cannot be stored"},
+        ),
+        "retried": End(third_time_lucky, {"backoff": NOW}, {"state": "completed", "attempt": 3}),
+        "failed": End(
+            _raising(no), {"backoff": NOW, "max_attempts": 2},
+            {"state": "dead", "attempt": 2, "error": "builtins.ValueError"},
+        ),
+        "late": End(_raising(no), {"backoff": late}, {"state": "retrying", "attempt": 1}),
+        "exit": End(_raising(SystemExit(3)), once, {"state": "dead"}),
+        "odd": End(
+            _raising(OutOfTheOrdinary()), once,
+            {"state": "dead", "error": f"{__name__}.OutOfTheOrdinary"},
+        ),
+        "confused": End(
+            _confused, once, {"state": "dead", "error": "onefold.errors.InvalidInput"}
+        ),
+        "coroutine": End(
+            _never_awaited, once, {"state": "dead", "error": "onefold.errors.UsageError"}
+        ),
+        "busy": End(_raising(busy), {}, {"state": "scheduled", "attempt": 0}),
+        "unknown": End(
+            _raising(unknown), {}, {"state": "dead", "attempt": 1, "reason": "unknown"}
+        ),
+        "verifiable": End(
+            _raising(verifiable), {"backoff": NOW, "max_attempts": 3},
+            {"state": "dead", "attempt": 3, "reason": "unknown"},
+        ),
+        "done on": End(_raising(KeyError()), {"done_on": KeyError}, {"state": "completed"}),
+        "bury on": End(
+            _raising(TypeError()), {"bury_on": (TypeError,)},
+            {"state": "dead", "attempt": 1, "error": "builtins.TypeError"},
+        ),
+        "retry on": End(
+            _raising(TypeError()), {"retry_on": (KeyError,)}, {"state": "dead", "attempt": 1}
+        ),
+        **{
+            f"{said.__name__} {type(outcome).__name__}": End(said(outcome), {}, stands)
+            for outcome, stands in outcomes.items()
+            for said in (_returning, _raising)
+        },
+    }  # fmt: skip
 
 
-def test_a_job_without_attempts_left_is_buried_with_its_error(place: Place, declare: Any) -> None:
-    job = _ended(place, declare, lambda: _raise(ValueError("no")), backoff=NOW, max_attempts=2)
-    assert (job.state, job.attempt) == ("dead", 2)
-    assert job.error is not None
-    assert job.error["type"] == "builtins.ValueError"
-    assert job.error["message"] == "no"
-    assert "ValueError" in job.error["traceback"]
+def _as_task(body: Callable[[], Any]) -> Callable[[], Any]:
+    async def task() -> Any:
+        return body()
+
+    return task
 
 
-def test_sys_exit_in_a_handler_is_a_failure_of_the_job_alone(place: Place, declare: Any) -> None:
-    job = _ended(place, declare, lambda: _raise(SystemExit(3)), max_attempts=1)
-    assert job.state == "dead"
+def _in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
+    def thread() -> Any:
+        return body()
+
+    return thread
 
 
-@pytest.mark.parametrize("way", ["returned", "raised"])
-class TestOutcomes:
-    def body(self, way: str, outcome: Exception) -> Callable[[], Any]:
-        return (lambda: outcome) if way == "returned" else (lambda: _raise(outcome))
-
-    def test_retry_comes_back_after_its_own_time(
-        self, place: Place, declare: Any, way: str
-    ) -> None:
-        job = _settled(
-            place,
-            declare,
-            self.body(way, Retry(HOUR)),
-            lambda job: job.state == "retrying",
-            backoff=NOW,
-        )
-        assert job.attempt == 1
-        assert job.run_at - job.created_at > HOUR * 0.9
-
-    def test_defer_burns_no_attempt(self, place: Place, declare: Any, way: str) -> None:
-        job = _settled(
-            place,
-            declare,
-            self.body(way, Defer(HOUR)),
-            lambda job: job.state == "scheduled" and job.fence == 1,
-        )
-        assert job.attempt == 0
-        assert job.run_at - job.created_at > HOUR * 0.9
-
-    def test_bury_is_the_end(self, place: Place, declare: Any, way: str) -> None:
-        job = _ended(place, declare, self.body(way, Bury("no such account")))
-        assert (job.state, job.reason, job.attempt) == ("dead", "no such account", 1)
-
-    def test_cancel_is_no_failure(self, place: Place, declare: Any, way: str) -> None:
-        job = _ended(place, declare, self.body(way, Cancel("superseded")))
-        assert (job.state, job.reason) == ("cancelled", "superseded")
+def _is_settled(job: Job) -> bool:
+    """It has ended, or goes on in an hour."""
+    if job.state in {"completed", "dead", "cancelled"}:
+        return True
+    return job.fence > 0 and job.run_at - job.created_at > HOUR * 0.9
 
 
-def test_a_busy_key_defers_the_job(place: Place, declare: Any) -> None:
-    busy = Busy(key="k", retry_after=HOUR)
-    job = _settled(
-        place,
-        declare,
-        lambda: _raise(busy),
-        lambda job: job.state == "scheduled" and job.fence == 1,
-    )
-    assert job.attempt == 0
+@pytest.mark.parametrize("sort", ["task", "thread"])
+async def test_a_job_stands_as_its_handler_has_left_it(onefold: Onefold, sort: str) -> None:
+    """In a worker with one place: each of them gives it back."""
+    ends = _ends()
+    for kind, end in ends.items():
+        handler = _as_task(end.body) if sort == "task" else _in_thread(end.body)
+        job: Any = onefold.job(kind=kind, **end.options)(handler)
+        await job.aenqueue()
+    found: list[Job] = []
+
+    async def all_are_settled() -> bool:
+        found[:] = await onefold.afind()
+        return all(map(_is_settled, found))
+
+    async with working(onefold, concurrency=1):
+        await until(all_are_settled)
+
+    def shown(job: Job, name: str) -> Any:
+        value = getattr(job, name)
+        return value["type"] if name == "error" else value
+
+    stand = {job.kind: {name: shown(job, name) for name in ends[job.kind].stands} for job in found}
+    assert stand == {kind: end.stands for kind, end in ends.items()}
 
 
-def test_an_unknown_outcome_parks_the_job(place: Place, declare: Any) -> None:
-    job = _ended(place, declare, lambda: _raise(OutcomeUnknown(key="k", since=None)))
-    assert (job.state, job.reason) == ("dead", "unknown")
+@dataclass
+class Even:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise LookupError("odd")
 
 
-def test_an_unknown_outcome_that_may_be_verified_is_tried_again_and_ends_as_unknown(
-    place: Place, declare: Any
-) -> None:
-    unknown = OutcomeUnknown(key="k", verifiable=True)
-    job = _ended(place, declare, lambda: _raise(unknown), max_attempts=3, backoff=NOW)
-    assert (job.state, job.reason, job.attempt) == ("dead", "unknown", 3)
+async def test_code_of_a_payload_that_fails_ends_that_job_and_no_other(onefold: Onefold) -> None:
+    @onefold.job(max_attempts=1)
+    async def halve(even: Even) -> None: ...
 
-
-def test_errors_mean_what_the_declaration_says(place: Place, declare: Any) -> None:
-    assert _ended(place, declare, lambda: _raise(KeyError("a")), done_on=(KeyError,)).state == (
-        "completed"
-    )
-    job = _ended(place, declare, lambda: _raise(TypeError("b")), bury_on=(TypeError,))
-    assert (job.state, job.attempt) == ("dead", 1)
-    assert job.error is not None
-    assert job.error["type"] == "builtins.TypeError"
-
-
-def test_only_what_retry_on_names_is_tried_again(place: Place, declare: Any) -> None:
-    job = _ended(place, declare, lambda: _raise(TypeError("b")), retry_on=(KeyError,), backoff=NOW)
-    assert (job.state, job.attempt) == ("dead", 1)
+    odd = await onefold.aenqueue("halve", {"even": {"number": 3}}, max_attempts=1)
+    even = await halve.aenqueue(Even(2))
+    async with working(onefold, concurrency=1):
+        await ended(onefold, odd.id, even.id)
+    failed = await get_job(onefold, odd.id)
+    assert (failed.state, (await get_job(onefold, even.id)).state) == ("dead", "completed")
+    assert failed.error is not None
+    assert failed.error["type"] == "builtins.LookupError"
 
 
 async def test_a_payload_that_does_not_fit_fails_like_any_other_attempt(onefold: Onefold) -> None:
@@ -231,8 +212,13 @@ def test_a_job_of_newer_code_outlives_a_worker_of_older_code(place: Place) -> No
 
         async def play() -> Job | None:
             enqueued = await after.aenqueue(7)
+
+            async def is_retrying() -> bool:
+                job = await get_job(old, enqueued.id)
+                return job.attempt > 0 and job.error is not None
+
             async with working(old):
-                await until(lambda: _is_retrying(old, enqueued.id))
+                await until(is_retrying)
             async with working(new):
                 await ended(new, enqueued.id)
             await old.aclose()
@@ -242,11 +228,6 @@ def test_a_job_of_newer_code_outlives_a_worker_of_older_code(place: Place) -> No
         assert job is not None
         assert (job.state, job.result) == ("completed", "welcome 7")
         assert before.kind == "send"
-
-
-async def _is_retrying(onefold: Onefold, job_id: str) -> bool:
-    job = await onefold.aget(job_id)
-    return job is not None and job.attempt > 0 and job.error is not None
 
 
 def test_a_handler_that_takes_too_long_is_stopped(place: Place) -> None:
@@ -320,8 +301,6 @@ async def test_on_dead_is_called_with_the_dead_letter(onefold: Onefold) -> None:
 async def test_what_one_handler_puts_into_its_context_the_next_does_not_see(
     onefold: Onefold,
 ) -> None:
-    from contextvars import ContextVar
-
     mine: ContextVar[str] = ContextVar("mine", default="nothing")
     seen: list[str] = []
 
@@ -339,15 +318,3 @@ async def test_what_one_handler_puts_into_its_context_the_next_does_not_see(
     async with working(onefold, concurrency=1):
         await ended(onefold, *ids)
     assert seen == ["nothing"] * 10
-
-
-def test_backoff_of_the_kind_is_the_jobs(place: Place, declare: Any) -> None:
-    backoff = Exponential(base=HOUR, cap=HOUR, jitter="none")
-    job = _settled(
-        place,
-        declare,
-        lambda: _raise(ValueError("no")),
-        lambda job: job.state == "retrying",
-        backoff=backoff,
-    )
-    assert job.run_at - job.created_at > HOUR * 0.9

@@ -225,6 +225,24 @@ def test_an_interrupt_after_the_end_hits_nothing_and_the_thread_goes_on() -> Non
     threads.close()
 
 
+def test_what_was_given_up_before_it_began_is_not_begun() -> None:
+    threads, ran = Threads("test", 1), list[str]()
+    busy, may_end, over = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        busy.set()
+        may_end.wait(PATIENCE)
+
+    threads.submit(first)
+    assert busy.wait(PATIENCE)
+    threads.submit(lambda: ran.append("given up")).interrupt()
+    threads.submit(over.set)
+    may_end.set()
+    assert over.wait(PATIENCE)
+    assert ran == []
+    threads.close()
+
+
 @pytest.mark.parametrize("cause", ["timeout", "lost"])
 def test_a_worker_interrupts_a_handler_after_its_imports(
     place: Place, slow: SlowModule, cause: str

@@ -1,13 +1,11 @@
 """Calls that must not be made twice, in jobs that a worker runs until they have ended."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from onefold import Done, Fixed, Job, Onefold, Run
-from tests.fixtures.place import Place
-from tests.worker.stage import ended, get_job, perform, working
+from tests.worker.stage import ended, get_job, working
 
 AT_ONCE = Fixed(timedelta(0))
 
@@ -34,65 +32,50 @@ class Bank:
         return None if self.asked <= self._silent else Done("receipt")
 
 
-def _ended(place: Place, declare: Callable[[Onefold], Any]) -> Job:
-    with place.open() as onefold:
-        work = declare(onefold)
-
-        async def play() -> Job:
-            enqueued = await work.aenqueue()
-            async with working(onefold):
-                await ended(onefold, enqueued.id)
-            return await get_job(onefold, enqueued.id)
-
-        return perform(play, onefold)
+async def _ended(onefold: Onefold, work: Any) -> Job:
+    enqueued = await work.aenqueue()
+    async with working(onefold):
+        await ended(onefold, enqueued.id)
+    return await get_job(onefold, enqueued.id)
 
 
-def test_without_verify_the_job_is_parked_and_the_call_is_made_once(place: Place) -> None:
+async def test_without_verify_the_job_is_parked_and_the_call_is_made_once(
+    onefold: Onefold,
+) -> None:
     bank = Bank()
 
-    def declare(onefold: Onefold) -> Any:
-        @onefold.job(backoff=AT_ONCE)
-        def work(run: Run) -> None:
-            run.using(unsafe=True).step("pay", bank.pay)
+    @onefold.job(backoff=AT_ONCE)
+    def work(run: Run) -> None:
+        run.using(unsafe=True).step("pay", bank.pay)
 
-        return work
-
-    job = _ended(place, declare)
+    job = await _ended(onefold, work)
 
     assert (job.state, job.reason, job.attempt, bank.paid) == ("dead", "unknown", 1, 1)
     assert job.error is not None
     assert job.error["causes"][0]["message"] == "the answer is lost"
 
 
-def test_with_verify_attempts_go_on_until_it_can_tell(place: Place) -> None:
+async def test_with_verify_attempts_go_on_until_it_can_tell(onefold: Onefold) -> None:
     bank = Bank(silent=2)
 
-    def declare(onefold: Onefold) -> Any:
-        @onefold.job(backoff=AT_ONCE, store_result=True)
-        def work(run: Run) -> str:
-            return run.using(unsafe=True, verify=bank.find).step("pay", bank.pay)
+    @onefold.job(backoff=AT_ONCE, store_result=True)
+    def work(run: Run) -> str:
+        return run.using(unsafe=True, verify=bank.find).step("pay", bank.pay)
 
-        return work
-
-    job = _ended(place, declare)
+    job = await _ended(onefold, work)
 
     assert (job.state, job.result, job.attempt) == ("completed", "receipt", 3)
     assert (bank.paid, bank.asked) == (1, 3)
 
 
-def test_a_job_that_times_out_in_the_call_asks_in_its_next_attempt(place: Place) -> None:
+async def test_a_job_that_times_out_in_the_call_asks_in_its_next_attempt(onefold: Onefold) -> None:
     bank = Bank()
 
-    def declare(onefold: Onefold) -> Any:
-        @onefold.job(
-            backoff=AT_ONCE, max_attempts=100, timeout=timedelta(seconds=1), store_result=True
-        )
-        async def work(run: Run) -> str:
-            return await run.using(unsafe=True, verify=bank.find).astep("pay", bank.hang)
+    @onefold.job(backoff=AT_ONCE, max_attempts=100, timeout=timedelta(seconds=1), store_result=True)
+    async def work(run: Run) -> str:
+        return await run.using(unsafe=True, verify=bank.find).astep("pay", bank.hang)
 
-        return work
-
-    job = _ended(place, declare)
+    job = await _ended(onefold, work)
 
     assert (job.state, job.result) == ("completed", "receipt")
     assert bank.paid == 1
