@@ -1,12 +1,11 @@
 """Schedules that code declares: stored when a worker starts, and changed with the code."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from onefold import InvalidInput, Onefold, Retention, Run, Unique
-from onefold.errors import ConflictingOptions
 from tests.fixtures.colours import Clock, Coloured
 
 HOUR = timedelta(hours=1)
@@ -84,21 +83,16 @@ def test_a_function_that_needs_arguments_cannot_be_called_by_the_clock(onefold: 
         onefold.target.cron("0 3 * * *")(report)
 
 
-async def test_what_an_operator_has_made_stays(onefold: Coloured) -> None:
-    made = await onefold.schedules.save("tidy", "0 3 * * *", kind="tidy")
+@pytest.mark.parametrize("first", ["operator", "code"])
+async def test_what_an_operator_has_made_or_taken_over_stays(onefold: Coloured, first: str) -> None:
     declare(onefold)
+    if first == "code":
+        await onefold.schedules.store_declared()
+    made = await onefold.schedules.save("tidy", "0 3 * * *", kind="tidy")
 
+    assert not made.declared
     assert await onefold.schedules.store_declared() == [made]
     assert await onefold.schedules.find() == [made]
-
-
-async def test_an_operator_may_take_a_declared_one_over(onefold: Coloured) -> None:
-    declare(onefold)
-    await onefold.schedules.store_declared()
-    taken = await onefold.schedules.save("tidy", "0 3 * * *", kind="tidy")
-
-    assert not taken.declared
-    assert await onefold.schedules.store_declared() == [taken]
 
 
 def test_a_name_has_one_schedule(onefold: Coloured) -> None:
@@ -121,31 +115,20 @@ def test_a_name_has_one_schedule(onefold: Coloured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "cron", "options"),
+    ("field", "options"),
     [
-        ("cron", "0 3 * *", {}),
-        ("cron", "0 0 */20 * 1L", {}),
-        ("tz", "0 3 * * *", {"tz": "Mars"}),
-        ("catch_up", "0 3 * * *", {"catch_up": "some"}),
-        ("catch_up_most", "0 3 * * *", {"catch_up_most": 5}),
-        ("name", "0 3 * * *", {"name": ""}),
-        ("queue", "0 3 * * *", {"queue": "reports"}),
+        ("cron", {"cron": "0 0 */20 * 1L"}),
+        ("tz", {"tz": "Mars"}),
+        ("name", {"name": ""}),
+        ("queue", {"queue": "reports"}),
     ],
 )
-def test_a_bad_declaration_is_refused_where_it_stands(
-    onefold: Coloured, field: str, cron: str, options: Any
-) -> None:
+def test_a_bad_declaration_is_refused_where_it_stands(field: str, options: Any) -> None:
+    application = Onefold("sqlite:///never-opened.db")
+    said: dict[str, Any] = {"cron": "0 3 * * *", **options}
+
     with pytest.raises(InvalidInput) as caught:
-        onefold.target.cron(cron, **options)
+        application.cron(**said)
 
     assert caught.value.field == field
-    assert onefold.target.jobs.kinds == ()
-
-
-def test_what_is_said_of_one_job_is_refused(onefold: Coloured) -> None:
-    def report() -> None: ...
-
-    late = onefold.target.job(report).using(run_at=datetime(2040, 1, 1, tzinfo=UTC)).call()
-    with pytest.raises(ConflictingOptions, match="run_at"):
-        onefold.target.cron("0 3 * * *")(late)
-    assert onefold.target.schedules.declared.names == ()
+    assert application.jobs.kinds == ()

@@ -23,7 +23,6 @@ from onefold.model.schedule import (
     new_schedule,
     newest,
     plan,
-    tick_key,
 )
 from onefold.model.timestamps import LATEST, MICROSECOND, from_micros, to_micros
 
@@ -166,13 +165,6 @@ def test_jobs_of_one_key_go_to_one_shard() -> None:
     hashes = {job_of(due, START + tick, now=START).request.id.split("-")[2] for tick in range(5)}
 
     assert len(hashes) == 1
-
-
-def test_the_claim_of_a_tick_names_schedule_and_moment() -> None:
-    key = tick_key(schedule("0 * * * *"), START)
-
-    assert (key.tenant, key.surface, key.scope) == ("acme", "cron", "s")
-    assert key.key == "2026-03-01T00:00:00Z"
 
 
 def _replaced(due: Schedule, **fields: Any) -> Schedule:

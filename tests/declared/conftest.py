@@ -10,7 +10,8 @@ __all__ = ["clock", "pytest_pyfunc_call", "store"]
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that touches a database runs on both; one that calls it, in both colours."""
-    if "dialect" in metafunc.fixturenames:
+    given = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    if "dialect" in metafunc.fixturenames and ("kind", "dialect") not in given:
         metafunc.parametrize("dialect", ["sqlite", "postgres"])
     if "colour" in metafunc.fixturenames:
         metafunc.parametrize("colour", ["sync", "async"])

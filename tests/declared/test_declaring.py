@@ -42,14 +42,9 @@ def fresh() -> Onefold:
     return Onefold("sqlite:///never-opened.db")
 
 
-def test_a_declared_function_is_called_like_before() -> None:
+def test_it_looks_and_is_called_like_the_function() -> None:
     run: Any = None
-
-    assert add(2, right=3) == 5
-    assert asyncio.run(aadd(run, 2)) == 3
-
-
-def test_it_looks_like_the_function() -> None:
+    assert (add(2, right=3), asyncio.run(aadd(run, 2))) == (5, 3)
     assert (add.__name__, add.__doc__, add.__module__) == ("add", "The sum.", __name__)
     assert list(inspect.signature(add).parameters) == ["left", "right"]
     assert repr(add).startswith(f"<job 'numbers.add': {__name__}.add (line ")

@@ -45,15 +45,6 @@ def declare(onefold: Onefold) -> DeclaredJob[..., None]:
     return send
 
 
-async def test_the_payload_has_the_arguments_by_name(stage: Stage) -> None:
-    send = declare(stage.onefold)
-
-    job = await stage.get(await stage.enqueue(send, 42))
-
-    assert (job.kind, job.payload) == ("send", {"user": 42, "template": "welcome"})
-    assert (job.queue, job.priority, job.max_attempts, job.tags) == ("email", 3, 5, ("mail",))
-
-
 async def test_a_worker_calls_the_function_with_what_was_enqueued(stage: Stage) -> None:
     @stage.onefold.job
     def at(run: Run, moment: datetime, /, names: list[str], *, loud: bool = False) -> Any:
@@ -85,13 +76,18 @@ async def test_a_duplicate_is_known_by_its_key_with_defaults_applied(stage: Stag
 
 async def test_using_says_otherwise_for_one_call(stage: Stage) -> None:
     send = declare(stage.onefold)
+    with pytest.raises(InvalidInput, match="uniqe_key is not an option here"):
+        send.using(uniqe_key="k")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     bound = send.using(priority=-1, tags=("now",)).using(queue="fast", delay=MINUTE)
 
     job = await stage.get(await stage.enqueue(bound, 42))
 
     assert (job.priority, job.queue, job.tags, job.max_attempts) == (-1, "fast", ("now",), 5)
     assert job.state == "scheduled"
-    assert (await stage.get(await stage.enqueue(send, 43))).priority == 3
+    declared = await stage.get(await stage.enqueue(send, 43))
+    assert (declared.kind, declared.payload) == ("send", {"user": 43, "template": "welcome"})
+    assert (declared.queue, declared.priority, declared.max_attempts) == ("email", 3, 5)
+    assert declared.tags == ("mail",)
 
 
 async def test_using_no_unique_key_switches_the_declared_one_off(stage: Stage) -> None:
@@ -105,13 +101,6 @@ async def test_using_no_unique_key_switches_the_declared_one_off(stage: Stage) -
     with pytest.raises(UsageError, match="has no unique key"):
         free.unique_key(42)
     assert send.using(unique_key="mine").unique_key(42) == "mine"
-
-
-def test_an_option_that_does_not_exist_is_refused() -> None:
-    send = declare(Onefold("sqlite:///never-opened.db"))
-
-    with pytest.raises(InvalidInput, match="uniqe_key is not an option here"):
-        send.using(uniqe_key="k")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
 
 
 async def test_the_group_follows_from_an_argument(stage: Stage) -> None:
