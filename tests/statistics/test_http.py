@@ -30,9 +30,6 @@ async def test_statistics_are_read(api: Api, clock: Clock) -> None:
     assert (told["total"]["waitedMean"], told["total"]["ranLongest"]) == (3, 1.5)
     assert told["total"]["backlog"] is None
     assert len((await api("GET", "/v1/statistics")).json["buckets"]) == 15
-
-
-async def test_a_width_that_is_not_whole_minutes_is_rejected(api: Api) -> None:
     (await api("GET", "/v1/statistics?width=90")).problem(400, "invalid_input")
 
 

@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from onefold import Onefold
-from onefold.server import ServerSettings, create_app
 from onefold.web.forms import Form, FormKeys
 from onefold.web.starlette import Idempotency, Once
 from onefold.web.webhooks import Received, Stripe, Webhook
@@ -29,7 +28,7 @@ FORM_KEYS = FormKeys("a secret of the forms, and of nobody else")
 
 
 def build(onefold: Onefold) -> Starlette:
-    """An application with an API, a form and a webhook, and the server beside them."""
+    """An application with an API, a form and a webhook."""
     idempotency = Idempotency(onefold)
     payments = Webhook(onefold, Stripe(SECRET), name="payments")
 
@@ -45,13 +44,11 @@ def build(onefold: Onefold) -> Starlette:
     async def paid(event: Received) -> None:
         """Nothing is to be done."""
 
-    settings = ServerSettings(anonymous=True, push=False, access_log=False)
     app = Starlette(
         routes=[
             Route("/payments", pay, methods=["POST"]),
             Route("/orders", order, methods=["POST"]),
             Mount("/hooks", payments.asgi),
-            Mount("/onefold", create_app(onefold, settings)),
         ]
     )
     idempotency.install(app)
@@ -84,26 +81,6 @@ async def by_webhook(client: httpx.AsyncClient, key: str) -> None:
         assert (await client.post("/hooks/", content=body, headers=headers)).status_code == 200
 
 
-async def by_server(client: httpx.AsyncClient, key: str) -> None:
-    """The toolkit, over HTTP."""
-    for number, status in enumerate((201, 409)):
-        said = await client.post(
-            "/onefold/v1/claims",
-            headers={"X-Request-Id": f"once-{number}"},
-            json={"scope": "report", "key": key},
-        )
-        assert said.status_code == status
-
-
-async def by_hand(onefold: Onefold, key: str) -> None:
-    """A unique key and a publish key, of two jobs."""
-    for number in range(2):
-        request_id = f"job-{number}"
-        await onefold.aenqueue("mail", {"to": "bob"}, unique_key=key, request_id=request_id)
-        request_id = f"publish-{number}"
-        await onefold.aenqueue("mail", {"to": "eve"}, idempotency_key=key, request_id=request_id)
-
-
 @pytest.mark.parametrize(
     "place", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)], indirect=True
 )
@@ -123,8 +100,7 @@ def test_a_key_is_read_on_every_surface_that_it_went_through(
                 (key,) = [found.key for found in await onefold.keys.afind(surface="form")]
                 await by_http(client, key)
                 await by_webhook(client, key)
-                await by_server(client, key)
-            await by_hand(onefold, key)
+            await onefold.aenqueue("mail", {"to": "bob"}, unique_key=key)
             return key
 
     key = asyncio.run(walk())
@@ -137,15 +113,12 @@ def test_a_key_is_read_on_every_surface_that_it_went_through(
     assert found == [
         ("form", "settled", ["form-1"]),
         ("http", "settled", ["http-2", "http-1"]),
-        ("job", "ready", ["job-1"]),
-        ("once", "held", ["once-1"]),
-        ("publish", "settled", ["publish-1"]),
+        ("job", "ready", []),
         ("webhook", "settled", ["webhook-1"]),
     ]
-    jobs = {one["surface"]: one["job"] for one in told["holders"] if one["job"]}
-    assert jobs["job"] == {"id": ANY, "kind": "mail", "queue": "default", "state": "ready"}
-    assert jobs["publish"]["id"] != jobs["job"]["id"]
-    for word in ("http-2", "webhook-1", "form-1", "until the job is completed", jobs["job"]["id"]):
+    (job,) = [one["job"] for one in told["holders"] if one["job"]]
+    assert job == {"id": ANY, "kind": "mail", "queue": "default", "state": "ready"}
+    for word in ("http-2", "webhook-1", "form-1", "until the job is completed", job["id"]):
         assert word in text
     assert "(the same request)" in mine.stdout
 

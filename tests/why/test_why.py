@@ -29,14 +29,6 @@ async def claimed(onefold: Coloured, scope: str = "import", **options: Any) -> A
     return answer.claim
 
 
-async def test_a_key_that_nobody_has_is_free(onefold: Coloured) -> None:
-    await onefold.enqueue("mail", unique_key="other")
-
-    found = await onefold.keys.why("k")
-
-    assert (found.key, list(found), len(found)) == ("k", [], 0)
-
-
 async def test_a_job_holds_its_unique_key(onefold: Coloured, clock: Clock) -> None:
     began = clock.now
     job = await onefold.enqueue("mail", {"to": 1}, unique_key="k")
@@ -55,23 +47,20 @@ async def test_a_job_holds_its_unique_key(onefold: Coloured, clock: Clock) -> No
     assert noted.recent[0].request_id == "req-7"
 
 
-async def test_a_window_says_when_it_ends(onefold: Coloured, clock: Clock) -> None:
+async def test_a_window_says_when_it_ends_and_a_job_whose_own_time_is_over_holds_nothing(
+    onefold: Coloured, clock: Clock
+) -> None:
     await onefold.enqueue("mail", unique_key="k", unique_for=HOUR)
+    await onefold.enqueue("mail", unique_key="brief", expires_at=clock.now + HOUR)
 
-    holder = await only(onefold)
+    holder, brief = await only(onefold), await only(onefold, "brief")
     clock.advance(HOUR)
-    later = await onefold.keys.why("k")
 
     assert (holder.unique_while, holder.until) == (None, clock.now)
-    assert not later.holders
-
-
-async def test_a_job_whose_own_time_is_over_holds_nothing(onefold: Coloured, clock: Clock) -> None:
-    await onefold.enqueue("mail", unique_key="k", expires_at=clock.now + HOUR)
-    assert (await only(onefold)).state == "ready"
-    clock.advance(HOUR)
-
-    assert not (await onefold.keys.why("k")).holders
+    assert brief.state == "ready"
+    for key in ("k", "brief", "nobody's"):
+        found = await onefold.keys.why(key)
+        assert (found.key, list(found), len(found)) == (key, [], 0)
 
 
 async def test_a_tombstone_is_still_a_holder(onefold: Coloured, clock: Clock) -> None:
