@@ -141,23 +141,14 @@ async def test_h193_all_keys_of_a_scope_are_erased_on_every_surface_or_on_one(
     for surface in ("http", "form", "webhook"):
         await onefold.keys.settle(await claimed(onefold, surface, surface=surface), "stored")
     await claimed(onefold, "another's", scope="alice2")
+    await claimed(onefold, "of a route", scope="alice\nPOST /payments", surface="http")
     await claimed(onefold.tenant("acme"), "tenant's")
 
     assert (await onefold.keys.erase(scope="alice", surface="form")).claims == 1
-    assert await places(onefold) == ["http", "another's", "webhook"]
-    assert (await onefold.keys.erase(scope="alice")).claims == 2
+    assert await places(onefold) == ["http", "of a route", "another's", "webhook"]
+    assert (await onefold.keys.erase(scope="alice")).claims == 3
     assert await places(onefold) == ["another's"]
     assert await places(onefold.tenant("acme")) == ["tenant's"]
-
-
-async def test_h193_a_principal_is_erased_on_every_route_that_has_a_scope_of_its_own(
-    onefold: Coloured,
-) -> None:
-    await claimed(onefold, "k", scope="alice\nPOST /payments")
-    await claimed(onefold, "other", scope="alice b\nPOST /payments")
-
-    assert (await onefold.keys.erase(scope="alice")).claims == 1
-    assert await places(onefold) == ["other"]
 
 
 async def test_a_scope_that_is_too_long_is_found_by_its_digest(onefold: Coloured) -> None:

@@ -2,14 +2,12 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from contextvars import Context
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from onefold import (
-    Busy,
     Fixed,
     InvalidInput,
     LeaseLost,
@@ -107,17 +105,6 @@ async def test_h144_a_step_that_is_over_is_not_done_again_by_who_resumes(
     assert effect.calls == [7, 8]
 
 
-async def test_a_rerun_does_everything_anew(requests: Requests) -> None:
-    first, effect = requests.attempt(takeover="rerun"), Effect()
-    await first.step("charge", effect)
-
-    again = requests.vanish(takeover="rerun")
-    await again.step("charge", effect)
-
-    assert not again.claim.resumed
-    assert effect.count == 2
-
-
 async def test_steps_that_another_task_reads_late_do_not_hide_one_that_has_begun(
     requests: Requests,
 ) -> None:
@@ -148,24 +135,6 @@ async def test_steps_of_a_request_without_a_key_need_no_database(requests: Reque
 
     assert await steps.step("charge", effect, 7) == {"done": 7}
     assert effect.count == 2
-
-
-async def test_an_unsafe_step_that_vanished_is_unknown_to_who_resumes(requests: Requests) -> None:
-    first, effect = requests.attempt(), Effect()
-    later: list[Attempt] = []
-
-    def charge() -> None:
-        later.append(requests.vanish())
-
-    with pytest.raises(LeaseLost):
-        await first.using(unsafe=True).step("charge", charge)
-    with pytest.raises(OutcomeUnknown):
-        await later[0].using(unsafe=True).step("charge", effect)
-
-    assert effect.count == 0
-    assert first.target.lost
-    with pytest.raises(LeaseLost):
-        await first.step("mail", effect)
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -334,40 +303,29 @@ async def test_a_resume_whose_answer_was_lost_still_knows_that_it_resumes(
 # --- an operator's word ---------------------------------------------------------------------------
 
 
-async def vanished_inside(requests: Requests) -> Attempt:
-    """The one who resumes a request whose unsafe step was begun, and never ended."""
+@pytest.mark.parametrize("was_done", [True, False])
+async def test_an_unsafe_step_that_vanished_is_unknown_until_an_operator_speaks(
+    requests: Requests, onefold: Coloured, *, was_done: bool
+) -> None:
+    first, effect = requests.attempt(), Effect()
     later: list[Attempt] = []
     with pytest.raises(LeaseLost):
-        await (
-            requests.attempt()
-            .using(unsafe=True)
-            .step("charge", lambda: later.append(requests.vanish()))
-        )
-    return later[0]
-
-
-async def test_an_operator_says_that_an_unknown_step_was_done(
-    requests: Requests, onefold: Coloured
-) -> None:
-    second, effect = await vanished_inside(requests), Effect()
-
-    settle = {"surface": "http", "step": "charge"}
-    assert await onefold.keys.force_settle("alice", "k", {"id": 7}, **settle)
-    assert not await onefold.keys.force_settle("alice", "k", {"id": 8}, **settle)
-
-    assert await second.using(unsafe=True).step("charge", effect) == {"id": 7}
+        await first.using(unsafe=True).step("charge", lambda: later.append(requests.vanish()))
+    with pytest.raises(OutcomeUnknown):
+        await later[0].using(unsafe=True).step("charge", effect)
+    with pytest.raises(LeaseLost):
+        await first.step("mail", effect)
     assert effect.count == 0
 
+    step = {"surface": "http", "step": "charge"}
+    if was_done:
+        assert await onefold.keys.force_settle("alice", "k", {"id": 7}, **step)
+        assert not await onefold.keys.force_settle("alice", "k", {"id": 8}, **step)
+    else:
+        assert await onefold.keys.force_release("alice", "k", **step)
 
-async def test_an_operator_says_that_an_unknown_step_was_not_done(
-    requests: Requests, onefold: Coloured
-) -> None:
-    second, effect = await vanished_inside(requests), Effect()
-
-    assert await onefold.keys.force_release("alice", "k", surface="http", step="charge")
-
-    assert await second.using(unsafe=True).step("charge", effect) == {"done": None}
-    assert effect.count == 1
+    given = await requests.vanish().using(unsafe=True).step("charge", effect)
+    assert (given, effect.count) == (({"id": 7}, 0) if was_done else ({"done": None}, 1))
 
 
 async def test_an_operator_says_nothing_about_what_is_not_there(
@@ -380,15 +338,3 @@ async def test_an_operator_says_nothing_about_what_is_not_there(
         assert not await onefold.keys.force_release("alice", key, surface="http", step=step)
     with pytest.raises(InvalidInput, match="step"):
         await onefold.keys.force_release("alice", "k", surface="http", step="")
-
-
-async def test_a_step_that_somebody_else_is_at_is_busy(requests: Requests) -> None:
-    first = requests.attempt()
-
-    def charge() -> None:
-        other = first.target.using(key="o-7")
-        with pytest.raises(Busy):
-            # As another task of the same request would ask.
-            Context().run(other.step, "charge", lambda: None)
-
-    await first.using(key="o-7").step("charge", charge)

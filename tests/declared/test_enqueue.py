@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from onefold import (
@@ -21,6 +18,7 @@ from onefold import (
     Unique,
     UsageError,
 )
+from tests.fixtures.place import Place
 
 if TYPE_CHECKING:
     from onefold import DeclaredJob
@@ -192,9 +190,9 @@ async def test_a_tenants_job_is_the_tenants(stage: Stage) -> None:
 def test_within_joins_the_callers_transaction(store: Store, *, commits: bool) -> None:
     onefold = store.open()
     send = declare(onefold)
-    connecting: Any = sqlite3.connect(store.path) if store.dialect == "sqlite" else None
-    with closing(connecting or psycopg.connect(store.url)) as connection:
-        connection.execute("begin" if store.dialect == "sqlite" else "select 1")
+    place = Place(store.url, store.schema)
+    with place.connection() as connection:
+        connection.execute(place.begin)
         bound = send.within(connection)
         answer = bound.enqueue(42)
         assert bound.using(priority=1).enqueue(42).id == answer.id
@@ -202,10 +200,7 @@ def test_within_joins_the_callers_transaction(store: Store, *, commits: bool) ->
             bound.within(connection)
         with pytest.raises(UsageError, match=r"job.tenant\(…\).within\(…\)"):
             bound.tenant("acme")
-        if commits:
-            connection.commit()
-        else:
-            connection.rollback()
+        connection.execute("commit" if commits else "rollback")
 
     assert (onefold.get(answer.id) is not None) == commits
 

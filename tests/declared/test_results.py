@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from onefold import (
@@ -28,6 +25,7 @@ from onefold import (
     UsageError,
 )
 from tests.fixtures.patience import LOCK
+from tests.fixtures.place import Place
 
 if TYPE_CHECKING:
     from onefold.jobs.job_function import JobFunction
@@ -169,15 +167,12 @@ async def test_a_replayed_job_can_be_waited_for(stage: Stage) -> None:
 def test_within_a_transaction_the_job_is_not_there_for_anybody_yet(store: Store) -> None:
     onefold = store.open()
     charge = declare(onefold)
-    connecting: Any = sqlite3.connect(store.path) if store.dialect == "sqlite" else None
-    with closing(connecting or psycopg.connect(store.url)) as connection:
-        connection.execute("begin" if store.dialect == "sqlite" else "select 1")
+    with Place(store.url, store.schema).transaction() as connection:
         answer = charge.within(connection).enqueue(7)
 
         with pytest.raises(JobNotFound, match="or is not committed yet"):
             answer.result(timeout=SOON)
 
-        connection.commit()
     onefold.cancel(answer.id)
 
     with pytest.raises(JobFailed):
