@@ -48,7 +48,7 @@ async def test_a_bad_option_is_refused_by_name_and_claims_nothing(onefold: Colou
         ("takeover", {"takeover": ""}),
         ("lease", {"lease": 60}),
         ("surface", {"surface": []}),
-        ("surface", {"surface": "publish"}),
+        *[("surface", {"surface": name}) for name in ("publish", "lock", "cron", "step")],
     ]
     for field, options in bad:
         assert await refused_field(onefold.claim, "import", "k", **options) == field, options

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from onefold import InvalidInput
 from onefold.events import DuplicatesSuppressed, JobsEnqueued
 from tests.cron.due import set_next_tick, set_zone
 from tests.fixtures.colours import Clock, Coloured, Store
@@ -84,8 +83,3 @@ async def test_listeners_are_told(onefold: Coloured, clock: Clock) -> None:
         DuplicatesSuppressed("report", "default", 1),
         DuplicatesSuppressed("report", "default", 1),
     ]
-
-
-async def test_nobody_else_claims_ticks(onefold: Coloured) -> None:
-    with pytest.raises(InvalidInput, match="'cron' is kept by"):
-        await onefold.claim("hourly", "2040-01-01T01:00:00Z", surface="cron")

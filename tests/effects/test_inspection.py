@@ -70,10 +70,3 @@ async def test_f065_f066_a_finished_job_that_is_asked_for_again_answers_with_its
     assert again.result(timeout=timedelta(0)) == {"receipt": 1}
     other = await onefold.enqueue("work", {"order": 8}, idempotency_key="order:7")
     assert (other.id, other.mismatch) == (job.id, True)
-
-
-async def test_steps_are_claimed_by_nobody_else(deliveries: Deliveries) -> None:
-    run = deliveries.first()
-
-    with pytest.raises(InvalidInput, match=r"'step' is kept by run\.step"):
-        deliveries.onefold.claim(run.target.id, "0:charge#1", surface="step")

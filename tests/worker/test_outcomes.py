@@ -230,38 +230,33 @@ def test_a_job_of_newer_code_outlives_a_worker_of_older_code(place: Place) -> No
         assert before.kind == "send"
 
 
-def test_a_handler_that_takes_too_long_is_stopped(place: Place) -> None:
+async def test_a_handler_that_takes_too_long_is_stopped(onefold: Onefold) -> None:
     stopped: list[str] = []
-    with place.open() as onefold:
 
-        @onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
-        async def task() -> None:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                stopped.append("task")
-                raise
+    @onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
+    async def task() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.append("task")
+            raise
 
-        @onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
-        def thread() -> None:
-            try:
-                spin()
-            except BaseException:
-                stopped.append("thread")
-                raise
+    @onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
+    def thread() -> None:
+        try:
+            spin()
+        except BaseException:
+            stopped.append("thread")
+            raise
 
-        async def play() -> list[Job | None]:
-            ids = [(await task.aenqueue()).id, (await thread.aenqueue()).id]
-            async with working(onefold):
-                await ended(onefold, *ids)
-                await until(lambda: len(stopped) == 2)
-            return [await onefold.aget(job_id) for job_id in ids]
-
-        for job in perform(play, onefold):
-            assert job is not None
-            assert job.state == "dead"
-            assert job.error is not None
-            assert job.error["type"] == "onefold.errors.JobTimeout"
+    ids = [(await task.aenqueue()).id, (await thread.aenqueue()).id]
+    async with working(onefold):
+        await ended(onefold, *ids)
+        await until(lambda: len(stopped) == 2)
+    for job_id in ids:
+        job = await get_job(onefold, job_id)
+        assert job.error is not None
+        assert (job.state, job.error["type"]) == ("dead", "onefold.errors.JobTimeout")
 
 
 async def test_a_kind_without_a_handler_waits_and_is_named(

@@ -52,29 +52,22 @@ onefold.run_worker(grace=timedelta(milliseconds=300))
 HIDE_UVLOOP = "import sys; sys.modules['uvloop'] = None"
 
 
+def _run(place: Place, kind: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
+    """A worker of its own, and one job of this kind."""
+    program = before + PROGRAM.format(url=place.url, schema=place.schema, kind=kind)
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("kind", ["blocks", "ignores", "waits_for_a_thread"])
 def test_a_process_ends_after_its_grace_whatever_its_handlers_do(place: Place, kind: str) -> None:
-    program = PROGRAM.format(url=place.url, schema=place.schema, kind=kind)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = _run(place, kind)
     assert (done.returncode, "ending now" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize(("hide", "loop"), [("", "uvloop"), (HIDE_UVLOOP, "asyncio")])
 def test_a_worker_runs_on_uvloop_where_it_is_installed(place: Place, hide: str, loop: str) -> None:
-    program = PROGRAM.format(url=place.url, schema=place.schema, kind="names_its_loop")
-    done = subprocess.run(
-        [sys.executable, "-c", hide + program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = _run(place, "names_its_loop", before=hide)
     assert (done.returncode, done.stdout.split()) == (0, [loop]), done.stderr
 
 

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from onefold import Limit, Onefold, Retry, Run
 from onefold.model.delivery import TakeOrder
 from onefold.worker.queue_monitor import QueueMonitor
@@ -13,30 +15,25 @@ NEVER = timedelta(hours=1)
 
 
 class TestBesideABacklog:
-    async def test_jobs_of_a_limited_queue_run(self, onefold: Onefold) -> None:
-        onefold.queues.declare("limited", limit=Limit(concurrency=1))
-        ran = asyncio.Event()
-        _never_done(onefold, until_=ran)
-
-        @onefold.job(queue="limited")
-        async def rare() -> None:
-            ran.set()
-
-        async with working(onefold, queues=["default", "limited"], concurrency=2):
-            await ended(onefold, (await rare.aenqueue()).id)
-
-    async def test_jobs_of_several_limited_queues_run_in_turn(self, onefold: Onefold) -> None:
-        for queue in ("one", "two", "three"):
+    @pytest.mark.parametrize(
+        ("busy", "limited", "places"),
+        [(["default"], ["rare"], 2), (["one", "two"], ["one", "two", "rare"], 1)],
+        ids=["one limited queue", "several"],
+    )
+    async def test_jobs_of_limited_queues_run_in_turn(
+        self, onefold: Onefold, busy: list[str], limited: list[str], places: int
+    ) -> None:
+        for queue in limited:
             onefold.queues.declare(queue, limit=Limit(concurrency=100))
         ran = asyncio.Event()
-        for queue in ("one", "two"):
+        for queue in busy:
             _never_done(onefold, until_=ran, queue=queue)
 
-        @onefold.job(queue="three")
+        @onefold.job(queue="rare")
         async def rare() -> None:
             ran.set()
 
-        async with working(onefold, queues=["one", "two", "three"], concurrency=1):
+        async with working(onefold, queues=[*busy, "rare"], concurrency=places):
             await ended(onefold, (await rare.aenqueue()).id)
 
     async def test_jobs_with_a_group_run(self, onefold: Onefold) -> None:
