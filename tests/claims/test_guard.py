@@ -41,23 +41,6 @@ async def test_f002_f003_who_slept_past_its_lease_is_refused_before_and_after_it
     assert effects.numbers == [34, 35]
 
 
-async def test_f003_a_holder_past_its_lease_may_write_while_nobody_took_the_lock(
-    kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
-) -> None:
-    """The fence alone decides: nobody else can have started."""
-    lock = onefold.lock("ledger", ttl=TTL)
-    await lock.acquire()
-    clock.advance(2 * TTL)
-
-    connection = await kind.connect(store)
-    await connection.begin()
-    await onefold.within(connection.raw).guard(getattr(lock, "target", lock))
-    await connection.execute(effects.insert(33))
-    await connection.commit()
-
-    assert effects.numbers == [33]
-
-
 async def test_f005_nobody_takes_the_lock_between_the_check_and_the_commit(
     kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
 ) -> None:
@@ -96,22 +79,6 @@ async def test_f004_a_guard_may_be_asked_twice(kind: Kind, store: Store, onefold
 
     await connection.commit()
     assert await lock.release()
-
-
-async def test_a_released_lock_guards_nothing(kind: Kind, store: Store, onefold: Coloured) -> None:
-    lock = onefold.lock("ledger")
-    await lock.acquire()
-    claim = getattr(lock, "target", lock).claim
-    await lock.release()
-    connection = await kind.connect(store)
-    await connection.begin()
-    within = onefold.within(connection.raw)
-
-    for holder in (claim, getattr(lock, "target", lock)):
-        with pytest.raises(LeaseLost):
-            await within.guard(holder)
-
-    await connection.rollback()
 
 
 async def test_a_once_is_guarded_too(

@@ -20,17 +20,6 @@ async def vanish(onefold: Coloured, clock: Clock, **options: Any) -> Any:
     return answer.claim
 
 
-async def test_the_default_takeover_of_once_is_refuse(onefold: Coloured, clock: Clock) -> None:
-    gone = await vanish(onefold, clock)
-
-    assert gone.guarantee == "at most once"
-    with pytest.raises(OutcomeUnknown) as caught:
-        async with onefold.once("charge", "order:7"):
-            pytest.fail("an attempt with an unknown outcome was repeated")
-    assert caught.value.key == "order:7"
-    assert caught.value.since == clock.now
-
-
 @pytest.mark.parametrize("verdict", [Done("seen"), NotDone(), None], ids=repr)
 async def test_verify_decides_about_an_unknown_outcome(
     onefold: Coloured, clock: Clock, verdict: Done | NotDone | None
@@ -60,20 +49,6 @@ async def test_verify_decides_about_an_unknown_outcome(
 
 def undone(_key: str) -> NotDone:
     return NotDone()
-
-
-async def test_verify_that_raises_changes_nothing(onefold: Coloured, clock: Clock) -> None:
-    await vanish(onefold, clock)
-
-    def verify(_key: str) -> None:
-        raise ConnectionError("the provider is down")
-
-    with pytest.raises(OutcomeUnknown) as raised:
-        async with onefold.once("charge", "order:7", verify=verify):
-            pytest.fail("an attempt with an unknown outcome was repeated")
-    assert isinstance(raised.value.__cause__, ConnectionError)
-
-    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
 
 
 async def test_an_exception_gives_the_key_back_unless_those_that_do_are_named(
