@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from onefold import InvalidInput, NewApiKey, Rate
+from onefold import InvalidInput, NewApiKey
 from onefold.model.api_key import (
-    Shown,
     from_row,
     key_id,
-    key_name,
     key_scopes,
     key_tenant,
-    known_from_row,
     new_key,
-    proven,
     read_text,
 )
 from onefold.operations.api_keys import (
@@ -69,35 +64,6 @@ def test_what_is_no_key_is_not_looked_up(text: str) -> None:
     assert read_text(text) is None
 
 
-def test_a_key_counts_with_its_own_secret_while_it_lives() -> None:
-    _, stored = new_key()
-    other = Shown(stored.id, new_key()[1].digest)
-    live = known_from_row((*row(stored.id), stored.digest, NOW))
-    until = known_from_row((*row(stored.id, expires_at=NOW + 1), stored.digest, NOW))
-    expired = known_from_row((*row(stored.id, expires_at=NOW), stored.digest, NOW))
-    revoked = known_from_row((*row(stored.id, revoked_at=NOW - 1), stored.digest, NOW))
-
-    assert proven(stored, live) == live.key
-    assert proven(stored, until) == until.key
-    assert proven(stored, expired) is None
-    assert proven(stored, revoked) is None
-    assert proven(other, live) is None
-    assert proven(stored, None) is None
-
-
-def test_a_row_becomes_a_key() -> None:
-    key = from_row(row("a" * 16, expires_at=NOW + 1, revoked_at=NOW + 2))
-    plain = from_row(("a" * 16, "", "", "admin", None, None, NOW, None, None))
-
-    assert key.scopes == ("publish", "work")
-    assert key.rate == Rate(10, timedelta(seconds=1))
-    assert key.expires_at is not None
-    assert key.revoked_at is not None
-    assert key.revoked_at - key.expires_at == timedelta(microseconds=1)
-    assert (plain.rate, plain.expires_at, plain.revoked_at) == (None, None, None)
-    assert plain.created_at > datetime(2020, 1, 1, tzinfo=UTC)
-
-
 def test_a_new_key_is_printed_without_its_secret() -> None:
     text, stored = new_key()
     new = NewApiKey(from_row(row(stored.id)), text)
@@ -109,12 +75,6 @@ def test_a_new_key_is_printed_without_its_secret() -> None:
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def test_an_id_is_read_from_a_whole_key_too() -> None:
-    text, stored = new_key()
-
-    assert key_id(stored.id) == key_id(f"of_{stored.id}") == key_id(text) == stored.id
 
 
 @pytest.mark.parametrize("value", ["", "of_", "A" * 16, "a" * 15, "a" * 16 + "_short", None, 7])
@@ -148,13 +108,6 @@ def test_scopes_are_sorted_and_said_once() -> None:
 def test_other_scopes_are_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="must be some of read, publish, work, admin"):
         key_scopes(value)
-
-
-def test_a_name_is_text_of_some_length() -> None:
-    assert key_name("Checkout é") == "Checkout é"
-    for wrong in ("a" * 201, "a\0", None):
-        with pytest.raises(InvalidInput, match="name"):
-            key_name(wrong)
 
 
 # --- operations, stepped by hand ------------------------------------------------------------------

@@ -137,12 +137,6 @@ def nothing(some: Sequence[Entry]) -> list[Any]:
 
 
 class TestBatch:
-    def test_all_go_in_one_transaction(self) -> None:
-        waiting = [Told(number) for number in range(5)]
-
-        assert run_all(waiting, transact) == [5]
-        assert [one.told for one in waiting] == [[(number, None)] for number in range(5)]
-
     @given(st.lists(st.integers() | ERRORS, min_size=1))
     def test_each_is_told_once_what_became_of_its_own(self, items: list[object]) -> None:
         waiting = [Told(item, key=number) for number, item in enumerate(items)]
@@ -312,25 +306,6 @@ class TestCrowds:
             return slow.sizes
 
         assert sum(asyncio.run(play())) == 3 * QUEUED_CALLS_MAX
-
-    def test_a_late_transaction_is_not_waited_for(self) -> None:
-        async def play() -> None:
-            hangs, works = Slow(), Slow()
-            works.go.set()
-            transactions = iter([hangs.transact, works.transact])
-
-            async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
-                return await next(transactions)(build, patient=patient, deadline=deadline)
-
-            group = tasks_of(transact)
-            (first,) = await hangs.ask(group, 0)
-            (second,) = await hangs.ask(group, 1)
-            assert await second == 1
-            assert not first.done()
-            hangs.go.set()
-            assert await first == 0
-
-        asyncio.run(play())
 
     def test_nor_is_it_by_calls_that_come_later(self) -> None:
         async def play() -> None:

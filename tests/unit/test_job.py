@@ -5,10 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
-from onefold import Enqueued, EnqueuedMany, Fixed, Job, NewJob, Retention
-from onefold.model.new_job import prepare
+from onefold import Enqueued, EnqueuedMany, Fixed, Job, Retention
 from onefold.model.timestamps import EPOCH, MICROSECOND
 from tests.fixtures.rows import job_row
 
@@ -19,30 +16,6 @@ HOUR = 3_600_000_000
 
 def job(**fields: Any) -> Job:
     return Job.from_row(job_row(**{"payload_text": '{"to":42}', **fields}))
-
-
-@pytest.mark.parametrize(
-    ("fields", "state"),
-    [
-        ({}, "ready"),
-        ({"run_at_micros": NOW + 1}, "scheduled"),
-        ({"attempt": 1}, "retrying"),
-        ({"attempt": 1, "run_at_micros": NOW + 1}, "retrying"),
-        ({"state_number": 1, "attempt": 1}, "running"),
-        ({"state_number": 2, "attempt": 1}, "completed"),
-        ({"state_number": 3, "attempt": 8}, "dead"),
-        ({"state_number": 4}, "cancelled"),
-    ],
-)
-def test_the_state_of_a_job_follows_from_its_columns(fields: dict[str, Any], state: str) -> None:
-    assert job(**fields).state == state
-
-
-def test_a_job_tells_the_publish_key_that_it_was_made_with() -> None:
-    made = prepare(NewJob("email", idempotency_key="order:1"), "", now=NOW).request
-
-    assert job(options_text=made.options).idempotency_key == "order:1"
-    assert job().idempotency_key is None
 
 
 def test_each_column_is_in_the_field_of_its_name() -> None:
@@ -74,28 +47,6 @@ def test_each_column_is_in_the_field_of_its_name() -> None:
     assert (found.timeout, found.tick) == (9 * MICROSECOND, EPOCH + 10 * MICROSECOND)
     assert found.backoff == Fixed(timedelta(seconds=7))
     assert found.retention == Retention(dead=8 * MICROSECOND)
-
-
-def test_moments_are_aware() -> None:
-    found = job(
-        state_number=1,
-        run_at_micros=NOW + HOUR,
-        lease_until_micros=NOW + HOUR,
-        ended_at_micros=NOW,
-        expires_at_micros=NOW - HOUR,
-    )
-
-    assert found.run_at == AT + timedelta(hours=1)
-    assert found.created_at == AT
-    assert found.lease_until == AT + timedelta(hours=1)
-    assert found.ended_at == AT
-    assert found.expires_at == AT - timedelta(hours=1)
-
-
-def test_moments_that_have_not_come_are_none() -> None:
-    assert job().lease_until is None
-    assert job().ended_at is None
-    assert job().expires_at is None
 
 
 def test_the_payload_is_not_printed() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.model.lifecycle import (
-    TRANSITIONS,
     Event,
     Standing,
     State,
@@ -23,67 +22,10 @@ from onefold.model.retry import Fixed
 NOW = 1_000_000_000
 BACKOFF = Fixed(timedelta(seconds=30))
 
-# from, event, to, to when no attempt is left, attempt, fence
-TABLE = [
-    ("(none)", "enqueue", "queued", None, "0", "kept"),
-    ("queued", "take", "running", None, "+1", "+1"),
-    ("running", "finish", "completed", None, "kept", "kept"),
-    ("running", "failed", "queued", "dead", "kept", "kept"),
-    ("running", "lease expired", "queued", "dead", "kept", "kept"),
-    ("running", "bury", "dead", None, "kept", "kept"),
-    ("running", "defer", "queued", None, "-1", "kept"),
-    ("running", "handed back", "queued", None, "-1", "kept"),
-    ("queued", "cancel", "cancelled", None, "kept", "kept"),
-    ("running", "cancel", "cancelled", None, "kept", "kept"),
-    ("queued", "expired", "dead", None, "kept", "kept"),
-    ("queued", "run now", "queued", None, "kept", "kept"),
-    ("dead", "replay", "queued", None, "0", "kept"),
-    ("cancelled", "replay", "queued", None, "0", "kept"),
-    ("dead", "replay, fresh", "queued", None, "0", "kept"),
-    ("cancelled", "replay, fresh", "queued", None, "0", "kept"),
-    ("completed", "replay, fresh", "queued", None, "0", "kept"),
-]
-
 
 def standing(state: State, **fields: int) -> Standing:
     values = {"attempt": 2, "max_attempts": 8, **fields}
     return Standing(state, backoff=BACKOFF, **values)
-
-
-def test_the_table_is_the_one_of_the_design() -> None:
-    assert [
-        (
-            "(none)" if source is None else source.word,
-            event.value,
-            effect.to.word,
-            None if effect.otherwise is None else effect.otherwise.word,
-            effect.attempt,
-            effect.fence,
-        )
-        for (source, event), effect in TRANSITIONS.items()
-    ] == TABLE
-
-
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", Event)
-def test_only_what_the_table_has_is_allowed(state: State, event: Event) -> None:
-    assert allows(state, event) == any(
-        (source, word) == (state.word, event.value) for source, word, *_ in TABLE
-    )
-
-
-@pytest.mark.parametrize(
-    "row", [row for row in TABLE if row[0] != "(none)"], ids=lambda row: str(row[:2])
-)
-def test_a_step_goes_where_the_table_says(row: tuple[str, str, str, str | None, str, str]) -> None:
-    source, word, to, _, attempt, _ = row
-    job = standing(State[source.upper()])
-
-    step = next_step(job, Event(word), now=NOW)
-
-    assert step.state.word == to
-    assert step.attempt == {"kept": 2, "+1": 3, "-1": 1, "0": 0}[attempt]
-    assert (step.run_at is None) == step.state.is_final
 
 
 def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_too() -> None:
@@ -115,12 +57,6 @@ def test_an_attempt_that_was_never_charged_is_not_given_back(event: Event) -> No
 def test_an_end_has_a_reason(state: State, event: Event, reason: str | None) -> None:
     assert next_step(standing(state), event, now=NOW).reason == reason
     assert next_step(standing(state), event, now=NOW, reason="mine").reason == "mine"
-
-
-@pytest.mark.parametrize("event", [Event.TAKE, Event.FINISH, Event.REPLAY])
-def test_an_event_that_means_nothing_is_our_own_mistake(event: Event) -> None:
-    with pytest.raises(KeyError):
-        next_step(standing(State.COMPLETED), event, now=NOW)
 
 
 events = st.sampled_from([event for event in Event if allows(State.RUNNING, event)])

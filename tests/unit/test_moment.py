@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model.timestamps import EPOCH, LONGEST, from_micros, span, to_micros
+from onefold.model.timestamps import EPOCH, from_micros, to_micros
 
 zones = st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone)
 
@@ -50,34 +50,3 @@ def test_a_stored_moment_is_always_shown() -> None:
         assert from_micros(to_micros(bound, "run_at")) == bound
     assert from_micros(2**63 - 1) == datetime.max.replace(tzinfo=UTC)
     assert from_micros(-(2**63)) == datetime.min.replace(tzinfo=UTC)
-
-
-def test_a_span_is_counted_in_microseconds() -> None:
-    assert span(timedelta(0), "delay") == 0
-    assert span(timedelta(seconds=1, microseconds=1), "delay") == 1_000_001
-    assert span(LONGEST, "delay") == LONGEST // timedelta(microseconds=1)
-
-
-@pytest.mark.parametrize(
-    ("duration", "reason"),
-    [
-        (timedelta(microseconds=-1), "must not be negative, got -1 day, 23:59:59.999999"),
-        (LONGEST + timedelta(microseconds=1), "must not be longer than 73000 days"),
-        (timedelta.max, "must not be longer than 73000 days"),
-        (5, "needs a timedelta, got 5"),
-        (None, "needs a timedelta, got None"),
-    ],
-)
-def test_a_span_that_cannot_be_meant_is_refused(duration: object, reason: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        span(duration, "delay")
-
-    assert str(caught.value).startswith(f"delay {reason}")
-
-
-def test_a_span_may_have_to_be_longer_than_nothing() -> None:
-    least = timedelta(microseconds=1)
-
-    assert span(least, "lease", least=least) == 1
-    with pytest.raises(InvalidInput, match=r"lease must not be shorter than 0:00:00\.000001"):
-        span(timedelta(0), "lease", least=least)

@@ -25,19 +25,6 @@ def test_an_outcome_survives_pickling(outcome: Outcome) -> None:
     assert vars(copied) == vars(outcome)
 
 
-def test_outcomes_can_be_matched() -> None:
-    def described(outcome: Outcome) -> object:
-        match outcome:
-            case Retry(after) | Defer(after):
-                return after
-            case Bury(reason) | Cancel(reason):
-                return reason
-            case _:
-                return None
-
-    assert [described(outcome) for outcome in ALL] == [None, SECOND, SECOND, "gone", "not wanted"]
-
-
 @pytest.mark.parametrize("kind", [Retry, Defer])
 @pytest.mark.parametrize("after", [timedelta(microseconds=-1), 5, "soon", timedelta.max])
 def test_a_time_that_cannot_be_meant_is_refused_where_it_is_written(kind: Any, after: Any) -> None:

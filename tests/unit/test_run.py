@@ -9,7 +9,6 @@ from typing import TypeAlias, TypeVar
 import pytest
 
 from onefold.operations.statement import run, run_async
-from tests.fixtures.patience import HANG
 
 T = TypeVar("T")
 Asking: TypeAlias = Generator[str, int, T]
@@ -54,15 +53,6 @@ def test_what_is_asked_is_answered_until_the_end(runner: Runner[int]) -> None:
 
 
 @both
-def test_an_operation_may_ask_for_nothing(runner: Runner[str]) -> None:
-    def operation() -> Asking[str]:
-        yield from ()
-        return "done"
-
-    assert runner(operation(), refuse) == "done"
-
-
-@both
 def test_what_goes_wrong_is_raised_where_it_was_asked(runner: Runner[None]) -> None:
     closed: list[str] = []
 
@@ -94,16 +84,6 @@ def test_a_generator_may_have_an_answer_to_what_went_wrong(runner: Runner[int]) 
 
 
 @both
-def test_an_error_of_the_operation_itself_comes_out(runner: Runner[None]) -> None:
-    def operation() -> Asking[None]:
-        yield "one"
-        raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        runner(operation(), len)
-
-
-@both
 def test_an_interruption_closes_the_operation(runner: Runner[None]) -> None:
     seen: list[type[BaseException]] = []
 
@@ -121,34 +101,6 @@ def test_an_interruption_closes_the_operation(runner: Runner[None]) -> None:
         runner(operation(), interrupted)
 
     assert seen == [GeneratorExit]
-
-
-def test_a_cancelled_task_closes_the_operation() -> None:
-    closed = asyncio.Event()
-
-    def operation() -> Asking[None]:
-        try:
-            yield "one"
-        finally:
-            closed.set()
-
-    async def cancel_it() -> None:
-        waiting = asyncio.Event()
-
-        async def never(_: str) -> int:
-            waiting.set()
-            await asyncio.Event().wait()
-            raise AssertionError
-
-        task = asyncio.create_task(run_async(operation(), never))
-        await asyncio.wait_for(waiting.wait(), timeout=HANG)
-        task.cancel()
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        assert isinstance(outcome, asyncio.CancelledError)
-
-    asyncio.run(cancel_it())
-
-    assert closed.is_set()
 
 
 def test_an_execute_that_stops_iterating_is_not_taken_for_the_end() -> None:

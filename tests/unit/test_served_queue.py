@@ -9,16 +9,13 @@ import msgspec
 import pytest
 
 from onefold.errors import InvalidInput
-from onefold.model.checks import qualified, shown, without_tenant
+from onefold.model.checks import shown
 from onefold.model.lifecycle import Retention
-from onefold.model.limit import Limit
 from onefold.model.queue import (
     QueueSettings,
     SigningSecret,
     checked,
-    encode_settings,
     new_secret,
-    read_settings,
 )
 from onefold.model.retry import Fixed
 
@@ -39,17 +36,6 @@ WHOLE = QueueSettings(
     headers={"Authorization": "Bearer x"},
     paused_reason="closed",
 )
-
-
-@pytest.mark.parametrize("configuration", [QueueSettings(), WHOLE], ids=["least", "most"])
-def test_what_was_said_is_read_again(configuration: QueueSettings) -> None:
-    text = encode_settings(checked(configuration))
-
-    assert read_settings(text) == configuration
-
-
-def test_whether_it_is_paused_is_not_stored_with_its_settings() -> None:
-    assert "paused" not in encode_settings(QueueSettings(paused=True))
 
 
 @pytest.mark.parametrize(
@@ -123,29 +109,9 @@ def test_a_made_secret_can_be_used_and_is_not_shown() -> None:
     assert "Bearer" not in shown
 
 
-@pytest.mark.parametrize("tenant", ["", "acme", "a.b"])
-def test_a_name_is_told_as_it_was_given(tenant: str) -> None:
-    queue = qualified(tenant, "payments")
-
-    assert (queue == "payments") == (not tenant)
-    assert shown(tenant, queue) == "payments"
-    assert without_tenant(queue) == "payments"
-
-
 def test_the_queue_of_another_is_shown_as_the_engine_has_it() -> None:
     assert shown("acme", "{other}payments") == "{other}payments"
     assert shown("", "{other}payments") == "{other}payments"
-
-
-def test_a_secret_is_not_in_the_text_of_its_struct() -> None:
-    secret = SigningSecret(new_secret(), MOMENT)
-    assert secret.secret not in repr(secret)
-    assert secret.secret not in str(QueueSettings(previous_secrets=(secret,)))
-
-
-def test_a_rate_whose_period_is_too_long_is_rejected() -> None:
-    with pytest.raises(InvalidInput, match="a period that is too long"):
-        Limit(rate="1/999999999999999d")
 
 
 def test_anything_else_is_no_configuration() -> None:

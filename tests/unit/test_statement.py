@@ -78,9 +78,6 @@ def test_a_percent_sign_is_doubled_for_psycopg_alone() -> None:
     assert compiled(text, "named")[0] == text
 
 
-names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8)
-
-
 # --- values ---------------------------------------------------------------------------------------
 
 
@@ -94,21 +91,6 @@ def test_a_batch_is_one_json_text_for_sqlite() -> None:
     statement = Statement("s", "", {"lease": 5}, ("id", "fence"), [("ä", 1), ("b", None)])
 
     assert statement.json() == {"lease": 5, "rows": '[["ä",1],["b",null]]'}
-
-
-def test_rows_of_uneven_length_are_our_own_mistake() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        Statement("s", "", {}, ("id", "fence"), [("a", 1), ("b",)]).arrays()
-    with pytest.raises(ValueError, match="zip"):
-        Statement("s", "", {}, ("id",), [("a", 1)]).arrays()
-
-
-# --- texts ----------------------------------------------------------------------------------------
-
-
-def test_a_name_that_does_not_exist_is_our_own_mistake() -> None:
-    with pytest.raises(KeyError):
-        Sql("postgres")("drop_everything")
 
 
 # --- schemas --------------------------------------------------------------------------------------
