@@ -2,10 +2,8 @@
 
 import pytest
 
-from onefold import NewJob, Unique
 from onefold.model import wire
 from onefold.model.delivery import TakeOrder
-from onefold.model.new_job import prepare
 
 
 def test_a_value_that_is_not_json_is_our_own_mistake() -> None:
@@ -15,16 +13,6 @@ def test_a_value_that_is_not_json_is_our_own_mistake() -> None:
         wire._decode_hook(complex, 1)
     with pytest.raises(NotImplementedError):
         wire.schema_of(complex)
-
-
-def test_names_that_differ_are_not_repeated() -> None:
-    wire._members([("a", 1), ("b", 2)])
-
-
-def test_a_key_may_be_made_by_a_function() -> None:
-    rule = Unique(key=lambda kind, payload: f"{kind}/{payload['n']}")
-
-    assert prepare(NewJob("k", {"n": 7}, unique=rule), "", now=0).request.unique_key == "k/7"
 
 
 def test_without_a_taken_job_the_order_stays() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onefold import InvalidInput
 from onefold.model.delivery import encode_error
 from onefold.model.failure import CAUSE_LENGTH, CAUSES, TEXT_LENGTH, TRACE_LENGTH, described, shown
 from onefold.model.ids import parse_id
@@ -136,7 +137,7 @@ def test_an_exception_that_cannot_be_shown_is_stored_all_the_same() -> None:
     def fail() -> None:
         raise Unspeakable
 
-    stored: Any = decode_payload(str(encode_error(caught(fail))))
+    stored = decoded(caught(fail))
 
     assert stored["message"] == "a Unspeakable that cannot be shown: RuntimeError"
     assert shown("plain") == "plain"
@@ -162,3 +163,29 @@ def test_where_there_is_nothing_but_machinery_it_is_kept() -> None:
         ours = ours.tb_next
 
     assert "in parse_id" in described(error.with_traceback(ours))["traceback"]
+
+
+def decoded(error: object) -> Any:
+    text = encode_error(error)
+    assert text is not None
+    return decode_payload(text)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "half \ud800", "\udfff"])
+def test_a_failure_never_fails_to_be_stored_because_of_what_it_says(text: str) -> None:
+    escaped = text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+    assert decoded(ValueError(text))["message"] == escaped
+    assert decoded({text: [text, {"deep": (text,)}]}) == {escaped: [escaped, {"deep": [escaped]}]}
+
+
+def test_no_failure_has_a_nul_for_postgres_to_stumble_over() -> None:
+    """`error::jsonb`, as in a look for a type of failure, would fail for every job."""
+    assert "\\u0000" not in str(encode_error({"a\x00": {"b": ["\x00"]}, "c": "\x00"}))
+
+
+def test_a_mapping_that_cannot_be_stored_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        encode_error({"cause": object()})
+
+    assert caught.value.field == "error"

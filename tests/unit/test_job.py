@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from onefold import Enqueued, EnqueuedMany, Fixed, Job, Retention
+from onefold.model.attempt import Attempt, history
 from onefold.model.timestamps import EPOCH, MICROSECOND
 from tests.fixtures.rows import job_row
-
-NOW = 1_772_366_400_000_000
-AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HOUR = 3_600_000_000
 
 
 def job(**fields: Any) -> Job:
@@ -47,6 +44,12 @@ def test_each_column_is_in_the_field_of_its_name() -> None:
     assert (found.timeout, found.tick) == (9 * MICROSECOND, EPOCH + 10 * MICROSECOND)
     assert found.backoff == Fixed(timedelta(seconds=7))
     assert found.retention == Retention(dead=8 * MICROSECOND)
+
+
+def test_a_delivery_that_ended_while_we_looked_is_told_once() -> None:
+    ended = Attempt(1, 1, "w", EPOCH, EPOCH, "retried")
+
+    assert history(job(state_number=1, fence=1), [ended]) == [ended]
 
 
 def test_the_payload_is_not_printed() -> None:

@@ -15,7 +15,6 @@ from onefold.model.lifecycle import (
     allows,
     mermaid,
     next_step,
-    replacement_run_at,
 )
 from onefold.model.retry import Fixed
 
@@ -86,21 +85,6 @@ def test_every_step_of_a_delivery_keeps_the_rules(
         assert step.run_at is None
     if event in {Event.FAIL, Event.LAPSE}:
         assert (step.state is State.DEAD) == (attempt >= max_attempts or step.vanished == 5)
-
-
-# --- replacements ---------------------------------------------------------------------------------
-
-
-def replaced(wanted: int, *, not_before: int | None = None, max_wait: int | None = None) -> int:
-    return replacement_run_at(
-        wanted=wanted, created_at=NOW, not_before=not_before, max_wait=max_wait
-    )
-
-
-def test_a_holder_that_failed_keeps_its_backoff() -> None:
-    assert replaced(NOW, not_before=NOW + 100) == NOW + 100
-    assert replaced(NOW + 500, not_before=NOW + 100) == NOW + 500
-    assert replaced(NOW + 500, not_before=NOW + 100, max_wait=1) == NOW + 100
 
 
 # --- the diagram ----------------------------------------------------------------------------------
