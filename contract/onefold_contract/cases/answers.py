@@ -59,7 +59,7 @@ class TestAnswers:
         wrong = NewJob("email", {"userId": 2}, unique=Unique("usrId"))
         with pytest.raises(InvalidInput, match=r"names 'usrId', .*'email'.* It has 'userId'"):
             subject.enqueue("email", {"userId": 2}, unique=Unique("usrId"))
-        with pytest.raises(InvalidInput, match="unique names 'usrId'"):
+        with pytest.raises(InvalidInput, match="item 1: unique names 'usrId'"):
             subject.enqueue_many([fine, wrong])
         assert stored(subject) == 0
         lenient = Unique("usrId", missing="ignore")
@@ -98,34 +98,25 @@ class TestAnswers:
 class TestLostAnswers:
     """Rule 12: a request that is sent again after a lost response is the same job."""
 
-    def test_a_repeated_insert_finds_its_own_job_and_calls_it_new(self, subject: Subject) -> None:
-        first, again = subject.enqueue_resent([NewJob("email", unique_key="k")])
+    @pytest.mark.parametrize(
+        ("new", "options"),
+        [
+            ([{"unique_key": "k"}], {}),
+            ([{}, {}], {}),
+            ([{"unique_key": "k", "idempotency_key": "publish"}], {}),
+            ([{"unique_key": "a"}, {"unique_key": "b"}], {"on_duplicate": "raise"}),
+            ([{"unique_key": "a"}], {"on_duplicate": "replace"}),
+        ],
+        ids=str,
+    )
+    def test_it_finds_its_own_jobs_and_calls_them_new(
+        self, subject: Subject, new: list[Any], options: Any
+    ) -> None:
+        jobs = [NewJob("email", **each) for each in new]
+        first, again = subject.enqueue_resent(jobs, **options)
         assert again == first
-        assert again[0].inserted
-        assert stored(subject) == 1
-
-    def test_without_any_key_too(self, subject: Subject) -> None:
-        first, again = subject.enqueue_resent([NewJob("email"), NewJob("email")])
-        assert again == first
-        assert stored(subject) == 2
-
-    def test_a_publish_key_of_its_own_is_no_duplicate(self, subject: Subject) -> None:
-        new = NewJob("email", unique_key="k", idempotency_key="publish")
-        first, again = subject.enqueue_resent([new])
-        assert again == first
-        assert again[0].inserted
-
-    def test_raise_does_not_raise_for_the_own_job(self, subject: Subject) -> None:
-        new = [NewJob("email", unique_key="a"), NewJob("email", unique_key="b")]
-        first, again = subject.enqueue_resent(new, on_duplicate="raise")
-        assert again == first
-        assert stored(subject) == 2
-
-    def test_replace_does_not_call_the_own_job_replaced(self, subject: Subject) -> None:
-        first, again = subject.enqueue_resent(
-            [NewJob("email", unique_key="a")], on_duplicate="replace"
-        )
-        assert again == first
+        assert all(answer.inserted for answer in again)
+        assert stored(subject) == len(new)
 
 
 class TestNameSpaces:

@@ -19,6 +19,8 @@ from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import DAY, HOUR, MINUTE, SECOND, refused_field, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onefold_contract.subject import Subject
 
 __all__ = ["TestBadInput", "TestBadQuestions", "TestGoodEdges"]
@@ -41,7 +43,7 @@ def _no_key(_kind: str, _payload: Any) -> Any:
 
 BAD_NAMES: Final[list[Any]] = [
     "", "x" * 201, None, 7, b"bytes", "a,b", "a*b", "a?b", "a[b", "a]b", "a{b", "a}b", "a\\b",
-    "a\x00b", "a\nb", "a\tb", "a\x7fb", "a\x85b", "a\ud800b", ".", "..",
+    "a\x00b", "a\nb", "a\tb", "a\x7fb", "a\x85b", "a\ud800b", ".", "..", ["a", "list"],
 ]  # fmt: skip
 
 BAD_KEYS: Final[list[Any]] = ["", "x" * 513, "ü" * 257, "a\x00b", "a\ud800b", 7, b"bytes"]
@@ -79,8 +81,8 @@ BAD: Final[dict[str, list[dict[str, Any]]]] = {
     "retention.dead": [{"retention": Retention(dead=span)} for span in BAD_SPANS],
     "retention.cancelled": [{"retention": Retention(cancelled=span)} for span in BAD_SPANS],
     "retention": [{"retention": HOUR}, {"retention": {"completed": HOUR}}],
-    "priority": [{"priority": n} for n in (-32769, 32768, 1.0, "1", None, True)],
-    "max_attempts": [{"max_attempts": n} for n in (0, 101, -1, 8.0, "8", None, True)],
+    "priority": [{"priority": n} for n in (-32769, 32768, 1.0, "1", None, True, [1])],
+    "max_attempts": [{"max_attempts": n} for n in (0, 101, -1, 8.0, "8", None, True, [8])],
     "request_id": [{"request_id": text} for text in ("a\x00b", "\ud800", "x" * 513, 7)],
     "backoff": [{"backoff": MINUTE}, {"backoff": "exponential"}],
     "unique": [{"unique": rule} for rule in (_empty_key, _no_key, "to")],
@@ -250,40 +252,55 @@ class TestBadQuestions:
             assert caught.value.field == field.partition(" ")[0]
         assert subject.existing_job(job.id) == job
 
-    def test_a_replay_of_so_many(self, subject: Subject) -> None:
-        for limit in (0, -1, 1.5, "5"):
-            assert refused_field(subject.dead.replay, limit=limit) == "limit", limit
+    def test_filters(self, subject: Subject) -> None:
+        bad: dict[str, list[Any]] = {
+            "state": [5, [["dead"]], "lost", ["dead", "lost"], ["dead", "ready"]],
+            "queue": ["a,b"],
+            "kind": [""],
+            "unique_key": [""],
+            "reason": [7],
+            "error_type": ["\x00"],
+            "tag": [""],
+            "created_from": [NAIVE],
+            "created_before": [NAIVE],
+            "ended_from": [NAIVE],
+            "ended_before": [NAIVE],
+            "newest_first": ["no"],
+            "limit": [0, 10_001],
+        }
+        for field, values in bad.items():
+            for value in values:
+                options: dict[str, Any] = {field: value}
+                assert refused_field(subject.find, **options) == field, options
 
-    def test_a_find(self, subject: Subject) -> None:
-        bad: list[tuple[str, Any]] = [
-            ("status", {"status": 5}),
-            ("status", {"status": []}),
-            ("status", {"status": [["dead"]]}),
-            ("status", {"status": "nope"}),
-            ("newest_first", {"newest_first": "no"}),
-            ("limit", {"limit": 0}),
-            ("limit", {"limit": 10_001}),
+    def test_words_about_jobs_and_deliveries(self, subject: Subject) -> None:
+        job_id = subject.enqueue("email").id
+        bad: list[tuple[str, Callable[[Any], object], list[Any]]] = [
+            ("limit", lambda n: subject.dead.replay(limit=n), [0, -1, 1.5, "5"]),
+            ("limit", lambda n: subject.dead.delete(limit=n), [0, -1, 1.5, True]),
+            ("limit", lambda n: subject.deliveries.rescue(limit=n), [0, -1, 1.5, True]),
+            ("fresh", lambda fresh: subject.replay(job_id, fresh=fresh), ["no"]),
+            ("fresh", lambda fresh: subject.dead.replay(fresh=fresh), ["no"]),
+            ("reason", lambda reason: subject.cancel(job_id, reason=reason), ["a\x00b"]),
+            ("fence", lambda n: subject.deliveries.nack(job_id, fence=n), [True, 2**63, "1"]),
         ]
-        for field, options in bad:
-            assert refused_field(subject.find, **options) == field, options
+        for field, call, values in bad:
+            for value in values:
+                assert refused_field(call, value) == field, (field, value)
+        assert subject.existing_job(job_id).state == "ready"
 
-    def test_a_replay_that_is_not_quite_fresh(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        fresh: Any = "no"
-        for call in (
-            lambda: subject.replay(answer.id, fresh=fresh),
-            lambda: subject.dead.replay(fresh=fresh),
-        ):
-            with pytest.raises(InvalidInput) as caught:
-                call()
-            assert caught.value.field == "fresh"
-
-    def test_a_reason_for_a_cancel(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        with pytest.raises(InvalidInput) as caught:
-            subject.cancel(answer.id, reason="a\x00b")
-        assert caught.value.field == "reason"
-        assert subject.existing_job(answer.id).state == "ready"
+    def test_claims(self, subject: Subject) -> None:
+        bad: dict[str, list[dict[str, Any]]] = {
+            "key": [{"key": key} for key in BAD_KEYS],
+            "scope": [{"scope": scope} for scope in ("a\x00b", None)],
+            "surface": [{"surface": surface} for surface in ("", "a,b")],
+            "fingerprint": [{"fingerprint": ""}],
+            "retention": [{"retention": -HOUR}],
+        }
+        for field, cases in bad.items():
+            for options in cases:
+                given = {"scope": "import", "key": "k", **options}
+                assert refused_field(subject.claim, **given) == field, options
 
 
 class TestGoodEdges:

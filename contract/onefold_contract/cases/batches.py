@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onefold.errors import AlreadyEnqueued, InvalidInput, KeyReused
-from onefold.model.job import Enqueued, NewJob
+from onefold.errors import AlreadyEnqueued, KeyReused
+from onefold.model.job import NewJob
 from onefold_contract.cases.common import HOUR, complete, kept, stored
 
 if TYPE_CHECKING:
@@ -163,36 +163,22 @@ class TestAllOrNothing:
         assert caught.value.item == 1
         assert stored(subject) == 0
 
-    def test_a_mismatch_that_is_an_error_stores_nothing(self, subject: Subject) -> None:
+    @pytest.mark.parametrize("field", ["unique_key", "idempotency_key"])
+    def test_a_mismatch_that_is_an_error_stores_nothing(self, subject: Subject, field: str) -> None:
         """Rule 8."""
-        subject.enqueue("digest", {"n": 1}, unique_key="known")
+        known: dict[str, Any] = {field: "known"}
+        subject.enqueue("digest", {"n": 1}, **known)
         with pytest.raises(KeyReused) as caught:
             subject.committing_errors().enqueue_many(
                 [
                     NewJob("digest", unique_key="a", idempotency_key="publish"),
-                    NewJob("digest", {"n": 2}, unique_key="known"),
+                    NewJob("digest", {"n": 2}, **known),
                 ],
                 on_mismatch="raise",
             )
         assert (caught.value.key, caught.value.evidence["item"]) == ("known", 1)
         assert stored(subject) == 1
         assert subject.enqueue("digest", idempotency_key="publish").inserted
-
-    def test_a_publish_key_with_another_request_that_is_an_error_stores_nothing(
-        self, subject: Subject
-    ) -> None:
-        subject.enqueue("digest", {"n": 1}, idempotency_key="publish")
-        with pytest.raises(KeyReused) as caught:
-            subject.committing_errors().enqueue_many(
-                [
-                    NewJob("digest", unique_key="a", idempotency_key="another"),
-                    NewJob("digest", {"n": 2}, idempotency_key="publish"),
-                ],
-                on_mismatch="raise",
-            )
-        assert (caught.value.key, caught.value.evidence["item"]) == ("publish", 1)
-        assert stored(subject) == 1
-        assert subject.enqueue("digest", idempotency_key="another").inserted
 
     def test_a_key_that_was_free_before_is_free_after(self, subject: Subject) -> None:
         subject.enqueue("digest", unique_key="lapsed", unique_for=HOUR)
@@ -205,13 +191,3 @@ class TestAllOrNothing:
             )
         assert len(kept(subject, "lapsed")) == 1
         assert subject.enqueue("digest", unique_key="lapsed").inserted
-
-    def test_a_bad_item_is_named_and_stores_nothing(self, subject: Subject) -> None:
-        with pytest.raises(InvalidInput) as caught:
-            subject.committing_errors().enqueue_many(
-                [NewJob("digest", unique_key="a"), NewJob("digest"), NewJob("")]
-            )
-        assert (caught.value.field, caught.value.item) == ("kind", 2)
-        assert "item 2" in str(caught.value)
-        assert stored(subject) == 0
-        assert subject.enqueue("digest", unique_key="a") != Enqueued("")

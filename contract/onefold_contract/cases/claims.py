@@ -8,7 +8,7 @@ import pytest
 
 from onefold.errors import InvalidInput, LeaseLost
 from onefold.model.claim import Claim, Mismatch, Replay, Won
-from onefold_contract.cases.common import HOUR, MICROSECOND, refused_field
+from onefold_contract.cases.common import HOUR, MICROSECOND
 
 if TYPE_CHECKING:
     from onefold_contract.subject import Subject
@@ -84,20 +84,6 @@ class TestClaims:
         subject.keys.settle(win(subject), {"card": "4242"})
         assert subject.keys.erase(key="k").claims == 1
         assert isinstance(subject.claim("import", "k"), Won)
-
-    def test_bad_input_names_the_field(self, subject: Subject) -> None:
-        bad: list[tuple[str, tuple[str, str], dict[str, Any]]] = [
-            ("key", ("import", ""), {}),
-            ("key", ("import", "x" * 513), {}),
-            ("key", ("import", "a\x00b"), {}),
-            ("scope", ("a\x00b", "k"), {}),
-            ("surface", ("import", "k"), {"surface": ""}),
-            ("fingerprint", ("import", "k"), {"fingerprint": ""}),
-            ("retention", ("import", "k"), {"retention": -HOUR}),
-        ]
-        for field, arguments, options in bad:
-            found = refused_field(subject.claim, *arguments, **options)
-            assert found == field, (arguments, options)
 
     def test_a_result_that_cannot_be_stored_is_refused(self, subject: Subject) -> None:
         claim = win(subject)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onefold.errors import JobNotFound, LeaseLost, WrongState
+from onefold.errors import LeaseLost, WrongState
 from onefold.model.delivery import Delivery
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import (
@@ -266,11 +266,6 @@ class TestRunJobNow:
         answer = subject.enqueue("email")
         end(subject)
         with pytest.raises(WrongState, match="replay"):
-            subject.run_now(answer.id)
-
-    def test_a_job_of_another_tenant_is_not_found(self, subject: Subject) -> None:
-        answer = subject.tenant("acme").enqueue("email", delay=DAY)
-        with pytest.raises(JobNotFound):
             subject.run_now(answer.id)
 
 

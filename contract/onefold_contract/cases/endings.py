@@ -127,8 +127,3 @@ class TestRescued:
         first = subject.deliveries.rescue(limit=2)
         assert 2 <= first.total < 5, "about so many: a batch a shard"
         assert first.total + subject.deliveries.rescue().total == 5
-
-    @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
-    def test_a_bad_limit_is_refused(self, subject: Subject, limit: Any) -> None:
-        with pytest.raises(InvalidInput):
-            subject.deliveries.rescue(limit=limit)

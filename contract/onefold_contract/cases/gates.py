@@ -146,15 +146,11 @@ class TestProbes:
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
 
-    def test_one_job_goes_first(self, subject: Subject, queue: str) -> None:
-        self.held(subject, queue)
-        assert subject.take([queue], limit=9) == []
-        assert len(subject.take_limited(queue, limit=9).jobs) == 1
-        assert subject.take_limited(queue, limit=9, worker="other").jobs == []
-
     def test_after_a_success_the_queue_is_open(self, subject: Subject, queue: str) -> None:
         self.held(subject, queue)
+        assert subject.take([queue], limit=9) == []
         (probe,) = subject.take_limited(queue, limit=9).jobs
+        assert subject.take_limited(queue, limit=9, worker="other").jobs == []
         subject.deliveries.finish([probe])
         assert subject.queues.end_hold(queue)
         assert len(subject.take([queue], limit=9)) == 8

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from onefold.errors import InvalidInput, JobNotFound
+from onefold.errors import JobNotFound
 from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
     AT_ONCE,
@@ -171,14 +171,6 @@ class TestAttempts:
             with pytest.raises(JobNotFound):
                 subject.deliveries.attempts(answer.id)
 
-    def test_other_tenants_see_nothing_of_it(self, subject: Subject) -> None:
-        answer = subject.tenant("acme").enqueue("email")
-        bury(subject)
-        assert outcomes(subject.tenant("acme"), answer.id) == ["dead"]
-        for stranger in (subject, subject.tenant("umbrella")):
-            with pytest.raises(JobNotFound):
-                stranger.deliveries.attempts(answer.id)
-
 
 class TestFoundByTheirEnd:
     """Dead letters are found by time of death and by tag."""
@@ -235,15 +227,3 @@ class TestDropped:
         subject.deliveries.bury(subject.take(limit=3), reason="broken")
         assert subject.dead.delete(limit=2) == 2
         assert stored(subject) == 1
-        for limit in (0, -1, True, 1.5):
-            bad: Any = limit
-            with pytest.raises(InvalidInput):
-                subject.dead.delete(limit=bad)
-        assert stored(subject) == 1
-
-    def test_tenants_drop_only_their_own(self, subject: Subject) -> None:
-        subject.tenant("acme").enqueue("email")
-        bury(subject)
-        assert subject.dead.delete() == 0
-        assert subject.tenant("umbrella").dead.delete() == 0
-        assert subject.tenant("acme").dead.delete() == 1

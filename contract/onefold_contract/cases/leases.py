@@ -147,6 +147,9 @@ class TestRescue:
         assert job.error is not None
         assert job.error["message"] == "lease expired"
         assert (job.worker, job.lease_until) == (None, None)
+        assert [attempt.outcome for attempt in subject.deliveries.attempts(job.id)] == [
+            "lease expired"
+        ]
 
     def test_a_lease_ends_at_its_last_moment_and_not_before(self, subject: Subject) -> None:
         subject.enqueue("email")

@@ -52,21 +52,9 @@ class TestPause:
             call(queue)
         assert len(subject.take([queue], limit=9)) == 1
 
-    def test_a_queue_that_is_not_known_is_an_error(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 1)
-        for call in (subject.queues.pause, subject.queues.resume):
-            with pytest.raises(InvalidInput, match=r"queue 'emial' is not known.* There are "):
-                call("emial")
-        assert "emial" not in {found.name for found in subject.queues.find()}
-
 
 class TestConcurrency:
     """Concurrency: at most so many jobs of a queue or group run at once."""
-
-    def test_a_plain_take_leaves_a_limited_queue_alone(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 3)
-        subject.queues.set_limits(queue, limit=Limit(concurrency=2))
-        assert subject.take([queue], limit=9) == []
 
     def test_a_queue_runs_so_many_at_once(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 5)
@@ -158,12 +146,6 @@ class TestRates:
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
         subject.clock.advance(HOUR)
         assert len(subject.take_limited(queue, limit=9).jobs) == 3
-
-    def test_finished_jobs_do_not_give_a_rate_back(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 3)
-        subject.queues.set_limits(queue, limit=Limit(rate="2/h"))
-        subject.deliveries.finish(subject.take_limited(queue, limit=9).jobs)
-        assert subject.take_limited(queue, limit=9).jobs == []
 
     def test_only_what_is_taken_is_charged(self, subject: Subject, queue: str) -> None:
         subject.queues.set_limits(queue, limit=Limit(rate="2/h"))

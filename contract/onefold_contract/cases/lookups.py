@@ -139,37 +139,23 @@ class TestPaging:
 
     @pytest.mark.parametrize("newest_first", [False, True])
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
-    def test_pages_together_are_everything_once(
-        self, subject: Subject, size: int, newest_first: Any
+    @pytest.mark.parametrize("text", [None, "ada"])
+    def test_pages_together_are_every_match_once(
+        self, subject: Subject, size: int, text: str | None, newest_first: Any
     ) -> None:
-        made = [answer.id for answer in subject.enqueue_many([NewJob("email")] * 7)]
+        jobs = [NewJob("email", {"to": "Ada" if n % 2 else "Bob"}) for n in range(7)]
+        made = [answer.id for answer in subject.enqueue_many(jobs)]
+        wanted = made if text is None else made[1::2]
         found: list[str] = []
         after = None
         while True:
-            page = subject.find(limit=size, after=after, newest_first=newest_first)
+            page = subject.find(text=text, limit=size, after=after, newest_first=newest_first)
             assert len(page) <= size
             found += ids(page)
             after = page.next
             if after is None:
                 break
-        assert found == (made[::-1] if newest_first else made)
-
-    @pytest.mark.parametrize("newest_first", [False, True])
-    @pytest.mark.parametrize("size", [1, 2, 3, 7])
-    def test_pages_of_a_text_are_every_match_once(
-        self, subject: Subject, size: int, newest_first: Any
-    ) -> None:
-        jobs = [NewJob("email", {"to": "Ada" if n % 2 else "Bob"}) for n in range(6)]
-        made = [answer.id for answer in subject.enqueue_many(jobs)][1::2]
-        found: list[str] = []
-        after = None
-        while True:
-            page = subject.find(text="ada", limit=size, after=after, newest_first=newest_first)
-            found += ids(page)
-            after = page.next
-            if after is None:
-                break
-        assert found == (made[::-1] if newest_first else made)
+        assert found == (wanted[::-1] if newest_first else wanted)
 
     def test_a_search_for_a_text_looks_at_a_limited_number_of_jobs(self, subject: Subject) -> None:
         oldest = subject.enqueue("email", {"to": "Ada"}).id
@@ -193,18 +179,29 @@ class TestTenants:
     def test_another_tenant_is_refused(self, subject: Subject, other: str) -> None:
         acme = subject.tenant("acme")
         stranger = subject.tenant(other) if other else subject
-        answer = acme.enqueue("email", unique_key="k")
-        before = acme.existing_job(answer.id)
-        assert stranger.get(answer.id) is None
+        dead, parked = acme.enqueue("email").id, acme.enqueue("email", unique_key="k").id
+        bury(subject)
+        subject.deliveries.park(subject.take_one(), ack_timeout=MINUTE)
+        before = [acme.existing_job(dead), acme.existing_job(parked)]
+        for job_id in (dead, parked):
+            assert stranger.get(job_id) is None
+            for call in (
+                stranger.cancel,
+                stranger.replay,
+                stranger.run_now,
+                stranger.keys.duplicates,
+                stranger.deliveries.attempts,
+                stranger.deliveries.acknowledge,
+                stranger.deliveries.nack,
+                stranger.deliveries.heartbeat_job,
+            ):
+                with pytest.raises(JobNotFound):
+                    call(job_id)
+            assert stranger.delete(job_id) is False
         assert ids(stranger.find()) == []
-        with pytest.raises(JobNotFound):
-            stranger.cancel(answer.id)
-        with pytest.raises(JobNotFound):
-            stranger.replay(answer.id)
-        with pytest.raises(JobNotFound):
-            stranger.keys.duplicates(answer.id)
-        assert stranger.delete(answer.id) is False
-        assert acme.existing_job(answer.id) == before
+        assert (len(stranger.dead.replay()), stranger.dead.delete()) == (0, 0)
+        assert [acme.existing_job(dead), acme.existing_job(parked)] == before
+        assert acme.dead.replay().inserted == 1
 
 
 class TestErase:

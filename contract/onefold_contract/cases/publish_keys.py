@@ -48,17 +48,13 @@ class TestPublishKeys:
         assert publish(subject) == Enqueued(first.id, duplicate=True, state=state)
         assert stored(subject) == 1
 
-    def test_it_is_known_when_the_job_is_pruned(self, subject: Subject) -> None:
-        first = publish(subject, retention=Retention(completed=HOUR))
+    @pytest.mark.parametrize("kept", [HOUR, timedelta(0)])
+    def test_it_is_known_when_the_job_is_gone(self, subject: Subject, kept: timedelta) -> None:
+        first = publish(subject, retention=Retention(completed=kept))
         complete(subject)
-        subject.clock.advance(HOUR)
+        subject.clock.advance(kept)
         subject.deliveries.prune()
         assert subject.get(first.id) is None
-        assert publish(subject) == Enqueued(first.id, duplicate=True, state=None)
-
-    def test_it_is_known_when_no_record_was_kept(self, subject: Subject) -> None:
-        first = publish(subject, retention=Retention(completed=timedelta(0)))
-        complete(subject)
         assert publish(subject) == Enqueued(first.id, duplicate=True, state=None)
 
     @pytest.mark.parametrize(
@@ -166,10 +162,16 @@ class TestPublishKeysAndUniqueKeys:
 class TestPublishKeysExpire:
     """A publish key is kept for 24 hours by default, and at least until its job has ended."""
 
-    def test_after_a_day_it_is_forgotten(self, subject: Subject) -> None:
-        first = publish(subject)
+    @pytest.mark.parametrize("said", [None, 3 * DAY], ids=["default", "said"])
+    def test_after_a_day_or_the_time_it_was_told_it_is_forgotten(
+        self, subject: Subject, said: timedelta | None
+    ) -> None:
+        options = {} if said is None else {"idempotency_for": said}
+        first = publish(subject, **options)
         complete(subject)
-        subject.clock.advance(DAY - MICROSECOND)
+        subject.clock.advance((said or DAY) - MICROSECOND)
+        subject.deliveries.prune()
+        subject.deliveries.sweep()
         assert publish(subject).id == first.id
         subject.clock.advance(MICROSECOND)
         assert publish(subject).inserted
@@ -203,16 +205,6 @@ class TestPublishKeysExpire:
         publish(subject)
         subject.clock.advance(10 * DAY)
         complete(subject)
-        assert publish(subject).inserted
-
-    def test_a_publish_may_be_remembered_for_another_time(self, subject: Subject) -> None:
-        first = publish(subject, idempotency_for=3 * DAY)
-        complete(subject)
-        subject.clock.advance(3 * DAY - MICROSECOND)
-        subject.deliveries.prune()
-        subject.deliveries.sweep()
-        assert publish(subject).id == first.id
-        subject.clock.advance(MICROSECOND)
         assert publish(subject).inserted
 
     def test_a_sweep_forgets_what_is_over_and_nothing_else(self, subject: Subject) -> None:

@@ -56,26 +56,19 @@ def retention(outcome: str, duration: timedelta) -> Retention:
 class TestRetention:
     """Finished jobs are kept for the retention of their outcome."""
 
+    @pytest.mark.parametrize("said", [None, MINUTE], ids=["default", "said"])
     @pytest.mark.parametrize("outcome", OUTCOMES)
-    def test_by_default_as_long_as_the_table_says(self, subject: Subject, outcome: str) -> None:
-        answer = subject.enqueue("email")
+    def test_as_long_as_the_table_or_the_job_says(
+        self, subject: Subject, outcome: str, said: timedelta | None
+    ) -> None:
+        kept_for = said or DEFAULTS[outcome]
+        answer = subject.enqueue("email", retention=said and retention(outcome, said))
         OUTCOMES[outcome](subject)
-        subject.clock.advance(DEFAULTS[outcome] - MICROSECOND)
+        subject.clock.advance(kept_for - MICROSECOND)
         subject.deliveries.prune()
         assert subject.existing_job(answer.id).state == outcome
         subject.clock.advance(MICROSECOND)
         assert subject.deliveries.prune().deleted == 1
-        assert subject.get(answer.id) is None
-
-    @pytest.mark.parametrize("outcome", OUTCOMES)
-    def test_a_job_may_say_so_itself(self, subject: Subject, outcome: str) -> None:
-        answer = subject.enqueue("email", retention=retention(outcome, MINUTE))
-        OUTCOMES[outcome](subject)
-        subject.clock.advance(MINUTE - MICROSECOND)
-        subject.deliveries.prune()
-        assert subject.get(answer.id) is not None
-        subject.clock.advance(MICROSECOND)
-        subject.deliveries.prune()
         assert subject.get(answer.id) is None
 
     @pytest.mark.parametrize("outcome", OUTCOMES)

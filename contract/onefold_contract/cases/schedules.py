@@ -10,7 +10,6 @@ import pytest
 from onefold.errors import ConflictingOptions, ScheduleNotFound
 from onefold.model.ids import shard_of
 from onefold.model.lifecycle import Retention
-from onefold.model.schedule import tick_name
 from onefold_contract.cases.common import (
     DAY,
     HOUR,
@@ -107,9 +106,6 @@ class TestTicks:
         assert subject.deliveries.sweep() == 0
         subject.clock.advance(MICROSECOND)
         assert subject.deliveries.sweep() == 1
-
-    def test_the_key_of_a_tick_is_its_time_in_utc(self) -> None:
-        assert tick_name(0) == "1970-01-01T00:00:00Z"
 
     def test_zones_are_those_of_the_schedule(self, subject: Subject) -> None:
         subject.clock.set(datetime(2040, 6, 30, 12, tzinfo=UTC))
@@ -401,13 +397,3 @@ class TestRefusedSchedules:
                 "hourly", HOURLY, catch_up=catch_up, catch_up_most=5, kind="report"
             )
         assert caught.value.field == "catch_up_most"
-
-    @pytest.mark.parametrize(
-        "nickname", ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@YEARLY"]
-    )
-    def test_nicknames_are_understood(self, subject: Subject, nickname: str) -> None:
-        subject.clock.set(datetime(2040, 12, 31, 23, 30, tzinfo=UTC))
-        made = subject.schedules.save("nick", nickname, kind="report")
-        assert made.cron == nickname
-        assert made.next_tick is not None
-        assert made.next_tick.minute == made.next_tick.hour == 0

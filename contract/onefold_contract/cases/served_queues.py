@@ -81,9 +81,11 @@ class TestServedQueues:
     def test_a_queue_that_is_not_there_is_neither_paused_nor_resumed(
         self, subject: Subject, queue: str
     ) -> None:
+        fill(subject, f"{queue} of another name", 1)
         for call in (subject.queues.pause, subject.queues.resume):
-            with pytest.raises(InvalidInput, match="is not known"):
+            with pytest.raises(InvalidInput, match=f"queue '{queue}' is not known.* There are "):
                 call(queue)
+        assert queue not in {found.name for found in subject.queues.find()}
         for call in (subject.tenant("acme").queues.pause, subject.tenant("acme").queues.resume):
             assert call(queue) is None
         assert subject.queues.get(queue) is None

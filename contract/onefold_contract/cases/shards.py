@@ -131,20 +131,6 @@ class TestShardOrder:
 class TestAllShards:
     """A call on many jobs or keys runs on every shard, once."""
 
-    def test_a_batch_over_all_shards_is_answered_in_order(self, subject: Subject) -> None:
-        held = spread(subject, each=2)
-        keys = [job.unique_key or "" for job in held]
-        mixed = [key for old in keys for key in (f"new {old}", old, f"new {old}")]
-        answers = subject.enqueue_many([NewJob("email", unique_key=key) for key in mixed])
-        assert [subject.existing_job(answer.id).unique_key for answer in answers] == mixed
-        assert [answer.duplicate for answer in answers] == [False, True, True] * len(keys)
-        assert stored(subject) == 2 * len(keys)
-
-    def test_a_key_is_looked_for_where_it_is_held(self, subject: Subject) -> None:
-        for job in spread(subject, each=2):
-            again = subject.enqueue("email", unique_key=job.unique_key)
-            assert (again.id, again.duplicate) == (job.id, True)
-
     def test_a_publish_key_finds_its_job_on_any_other_shard(self, subject: Subject) -> None:
         published = {
             f"publish {n}": subject.enqueue(
