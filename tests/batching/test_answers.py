@@ -71,21 +71,6 @@ class TestCommits:
         for number in range(SIZE):
             assert (await crowd.onefold.claim("crowd", str(number))).result == number
 
-    async def test_the_ends_of_once_share_one(self, crowd: Crowd) -> None:
-        entered = [crowd.onefold.once("crowd", str(number)) for number in range(SIZE)]
-        for number, once in enumerate(entered):
-            (await once.__aenter__()).result = number
-        commits = Commits(crowd.place, "claim")
-
-        def end(once: Any) -> Call:
-            return lambda _: once.__aexit__(None, None, None)
-
-        values(await crowd.at_once(*map(end, entered)))
-
-        assert commits.count() <= crowd.most_commits
-        for number in range(SIZE):
-            assert (await crowd.onefold.claim("crowd", str(number))).result == number
-
     async def test_a_call_alone_leaves_alone_and_at_once(self, crowd: Crowd) -> None:
         commits = Commits(crowd.place, "job")
 
@@ -96,18 +81,13 @@ class TestCommits:
 
 
 class TestAnswers:
-    async def test_one_of_a_crowd_with_one_key_is_new(self, crowd: Crowd) -> None:
-        answers = values(await crowd.at_once(*[enqueue(unique_key="same")] * SIZE))
+    @pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
+    async def test_one_of_a_crowd_with_one_key_is_new(self, crowd: Crowd, key: str) -> None:
+        answers = values(await crowd.at_once(*[enqueue(**{key: "same"})] * SIZE))
 
         assert sum(answer.inserted for answer in answers) == 1
         assert {answer.id for answer in answers} == set(await stored(crowd))
         assert (await crowd.onefold.keys.duplicates(answers[0].id)).count == SIZE - 1
-
-    async def test_one_of_a_crowd_with_one_publish_key_is_new(self, crowd: Crowd) -> None:
-        answers = values(await crowd.at_once(*[enqueue(idempotency_key="same")] * SIZE))
-
-        assert sum(answer.inserted for answer in answers) == 1
-        assert {answer.id for answer in answers} == set(await stored(crowd))
 
     async def test_whoever_wants_an_error_gets_it_and_nobody_else(self, crowd: Crowd) -> None:
         holder = await crowd.onefold.enqueue("mail", "old", unique_key="held")
@@ -127,15 +107,6 @@ class TestAnswers:
             else:
                 assert jobs[answer.get().id].payload == number
         assert len(jobs) == 1 + SIZE - SIZE // 3
-
-    async def test_errors_that_are_told_together_are_not_the_same_object(
-        self, crowd: Crowd
-    ) -> None:
-        await crowd.onefold.enqueue("mail", unique_key="held")
-
-        answers = await crowd.at_once(*[enqueue(unique_key="held", on_duplicate="raise")] * SIZE)
-
-        assert len({id(answer.error) for answer in answers}) == SIZE
 
     async def test_a_key_that_is_used_for_something_else_is_its_users_error(
         self, crowd: Crowd

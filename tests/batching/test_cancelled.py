@@ -95,22 +95,6 @@ async def test_a_caller_that_goes_away_before_its_batch_is_not_in_it(
     assert await payloads(crowd) == [0, 1, 2, 4, 5, 6]
 
 
-async def test_a_crowd_with_a_deadline_ends_when_it_is_over(
-    crowd: Crowd, complaints: list[dict[str, Any]]
-) -> None:
-    listen(complaints)
-    calls = [enqueue(payload=n, unique_key=f"k{n}") for n in range(SIZE)]
-
-    with crowd.bar():
-        waiting = (asyncio.wait_for(call(crowd.onefold), 0.01) for call in calls)
-        answers = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {type(answer) for answer in answers} == {TimeoutError}
-
-    values(await crowd.at_once(*calls))
-    assert await payloads(crowd) == list(range(SIZE))
-    await crowd.is_idle()
-
-
 @pytest.mark.parametrize("turns", [1, 2, 5, 50])
 def test_a_loop_that_ends_in_the_middle_leaves_nothing_behind(
     place: Place, complaints: list[dict[str, Any]], turns: int

@@ -99,10 +99,13 @@ FORK = """
 """
 
 
-def test_a_forked_child_of_a_crowd_has_a_group_of_its_own(postgres_place: Place) -> None:
-    (stored,) = run(FORK, postgres_place.url, postgres_place.schema)
+def test_a_forked_child_of_a_crowd_has_a_group_or_a_writer_of_its_own(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.find()
 
-    assert postgres_place.rows("select count(*) from {job}") == [(int(stored),)]
+    (stored,) = run(FORK, place.url, place.schema)
+
+    assert place.rows("select count(*) from {job}") == [(int(stored),)]
 
 
 INTERRUPT = """

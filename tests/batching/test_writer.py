@@ -17,7 +17,7 @@ import pytest
 from onefold import Closed, DatabaseBusy, DatabaseUnavailable, Onefold, WouldDeadlock
 from onefold.databases.sqlite.writer import SqliteWriter, single
 from onefold.operations.statement import Operation, Sql
-from tests.faults.callers import run, run_on_a_small_disk
+from tests.faults.callers import run_on_a_small_disk
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 from tests.race.crew import DEADLINE
@@ -271,44 +271,6 @@ def test_those_who_came_while_it_waited_are_told_of_what_failed_then(tmp_path: P
     assert len(answers) == 9
     assert any(isinstance(answer, DatabaseUnavailable) for answer in answers[:8])
     assert answers[8] == "done"
-
-
-FORK = """
-    import os, sys, threading
-    from onefold import Onefold
-
-    onefold = Onefold(sys.argv[1])
-    onefold.find()
-    stop = threading.Event()
-    stored = []
-
-    def hammer(rank):
-        number = 0
-        while not stop.is_set():
-            stored.append(onefold.enqueue("mail", unique_key=f"{rank} {number}").inserted)
-            number += 1
-
-    threads = [threading.Thread(target=hammer, args=(rank,)) for rank in range(4)]
-    for thread in threads:
-        thread.start()
-    for fork in range(5):
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if onefold.enqueue("mail", unique_key=f"child {fork}").inserted else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert all(stored)
-    onefold.close()
-    print(len(stored) + 5)
-"""
-
-
-def test_a_fork_in_the_middle_of_everything(file: Place) -> None:
-    (stored,) = run(FORK, file.url)
-
-    assert file.rows("select count(*) from {job}") == [(int(stored),)]
 
 
 FILL_THE_DISK = """

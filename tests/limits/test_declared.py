@@ -1,11 +1,10 @@
 """Limits that the code declares, and operators who know better."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onefold import InvalidInput, Limit, NewJob, Onefold, Queue, QueueCounts, QueuePage
+from onefold import InvalidInput, Limit, NewJob, Onefold, Queue, QueueCounts
 from tests.fixtures.place import Place
 
 MINUTE = timedelta(minutes=1)
@@ -98,22 +97,6 @@ def test_queues_that_only_have_jobs_are_found_by_counting_them(place: Place) -> 
         onefold.enqueue("letter", queue="email")
         assert [queue.name for queue in onefold.queues.find()] == ["bulk", "email"]
         assert [queue.name for queue in onefold.queues.find(counts=False)] == ["bulk"]
-
-
-def test_declaring_nothing_says_nothing(place: Place) -> None:
-    with place.open() as onefold:
-        onefold.queues.store_declared()
-        assert not onefold.queues.find().queues
-
-
-def test_it_is_awaited_as_well(place: Place) -> None:
-    async def declare() -> QueuePage:
-        async with place.open() as onefold:
-            onefold.queues.declare("email", limit=Limit(concurrency=1))
-            await onefold.queues.astore_declared()
-            return await onefold.queues.afind()
-
-    assert [one.name for one in asyncio.run(declare())] == ["email"]
 
 
 def test_jobs_are_grouped_by_the_key_of_a_declared_limit(place: Place) -> None:

@@ -2,28 +2,17 @@
 
 from collections import Counter
 from datetime import timedelta
-from typing import Any, Final
-
-import pytest
+from typing import Final
 
 from onefold import Limit, NewJob, Onefold, QueueSettings, WrongState
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
-from tests.fixtures.shards import found
+from tests.limits.test_races import work_until_empty
 from tests.race.crew import Crew, Racer, values
 
 HOUR: Final = timedelta(hours=1)
 NOW: Final = timedelta(0)
 ENDPOINT: Final = "https://example.com/hook"
-OVER: Final = "select count(*) from {job} where state in (0, 1)"
-RUNNING: Final = "select count(*) from {job} where state = 1"
-
-
-@pytest.fixture(params=[1, 4], ids=["whole", "spread"])
-def raced(request: pytest.FixtureRequest, empty: Place) -> Place:
-    """Each database in turn, with one shard and with four."""
-    found(empty, request.param)
-    return empty
 
 
 def fill(onefold: Onefold, count: int) -> list[str]:
@@ -31,31 +20,15 @@ def fill(onefold: Onefold, count: int) -> list[str]:
     return [answer.id for answer in onefold.enqueue_many(jobs)]
 
 
-def probe_until_empty(racer: Racer) -> list[Any]:
-    """Take as much as there is of a queue that nobody opens; the most that was seen to run."""
-    ran: list[str] = []
-    most = 0
-    engine = racer.onefold.deliveries
-    job = racer.place.table("job")
-    with racer.place.connection() as connection:
-        while True:
-            taken = engine.take_limited("mine", limit=9, worker="w", lease=HOUR).jobs
-            most = max(most, connection.execute(RUNNING.format(job=job)).fetchone()[0])
-            ran += [each.id for each in taken]
-            engine.finish(taken)
-            if not taken and not connection.execute(OVER.format(job=job)).fetchone()[0]:
-                return [ran, most]
-
-
 def test_there_is_one_probe_on_all_machines(raced: Place, crew: Crew) -> None:
     with raced.open() as onefold:
         ids = fill(onefold, repetitions(60, soak=2_000))
         onefold.queues.hold("mine", after=NOW, why="circuit")
 
-    answers = values(crew.race(raced, probe_until_empty))
+    answers = values(crew.race(raced, work_until_empty, 9))
 
     assert max(answer[1] for answer in answers) == 1
-    assert sorted(job_id for answer in answers for job_id in answer[0]) == sorted(ids)
+    assert sorted(job_id for answer in answers for job_id, _ in answer[0]) == sorted(ids)
 
 
 def say_something(racer: Racer, job_id: str) -> str:

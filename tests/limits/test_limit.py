@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold import InvalidInput, Limit, Rate
-from onefold.model.queue import Queue, QueueLimits, queue_limits
+from onefold.model.queue import QueueLimits
 
 MINUTE = timedelta(minutes=1)
 
@@ -35,8 +35,8 @@ def test_a_rate_is_read_as_it_is_written(written: Any, count: int, period: timed
 @pytest.mark.parametrize(
     "written",
     ["", "100", "100/", "/m", "0/m", "100/w", "-1/m", "1/0s", "1.5/m", " 1/m", "1/m ", "1/M",
-     "10000000/m", "2000000/s", 5, (1, 60), (0, MINUTE), (1, timedelta(0)), (True, MINUTE),
-     (1, timedelta(seconds=-1)), (1, MINUTE, 1), "٣/m"],
+     "10000000/m", "2000000/s", "1/999999999999999d", "٣/m", 5, (1, 60), (0, MINUTE),
+     (1, timedelta(0)), (True, MINUTE), (1, timedelta(seconds=-1)), (1, MINUTE, 1)],
 )  # fmt: skip
 def test_what_is_no_rate_is_refused(written: Any) -> None:
     with pytest.raises(InvalidInput, match="rate"):
@@ -67,12 +67,6 @@ def test_a_key_that_cannot_be_read_is_refused(key: Any) -> None:
 )  # fmt: skip
 def test_a_limit_is_shown_as_it_would_be_written(written: str) -> None:
     assert repr(eval(written, {"Limit": Limit})) == written
-
-
-def test_limits_are_values() -> None:
-    assert Limit(rate="60/m") == Limit(rate=(60, MINUTE))
-    assert Limit(rate="60/m") != Limit(rate="1/s")
-    assert len({Limit(concurrency=1), Limit(concurrency=1)}) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,12 +114,6 @@ def test_a_full_bucket_gives_all_it_has_and_then_one_after_the_other() -> None:
     assert rate.left(full_at, 100 + 9_000_000) == 3
 
 
-def test_a_bucket_that_was_emptied_by_a_clock_ahead_is_no_emptier_than_empty() -> None:
-    rate = Rate(3, timedelta(seconds=3))
-    assert rate.believed(3_600_000_000, 100) == rate.spent(0, 100, 3)
-    assert rate.believed(2_000_000, 100) == 2_000_000
-
-
 @given(rate=rates, steps=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60)), max_size=60))
 def test_no_period_ever_sees_more_than_a_full_bucket_and_what_trickles_in(
     rate: Rate, steps: list[tuple[int, int]]
@@ -170,23 +158,3 @@ def test_a_queue_is_controlled_if_there_is_anything_to_keep_to(
     limits: QueueLimits, *, controlled: bool
 ) -> None:
     assert limits.controlled == controlled
-
-
-@pytest.mark.parametrize(
-    "limit", [None, Limit(concurrency=5), Limit(rate="10/30s"), Limit(concurrency=1, rate="1/d")]
-)
-def test_a_limit_comes_back_as_it_was_stored(limit: Limit | None) -> None:
-    state = (False, None, None, 0, True, False)
-    of_queue, of_group = QueueLimits(limit, limit).stored
-
-    queue = Queue.from_row(("mail", None, None, None, *state, *of_queue, *of_group))
-
-    assert (queue.limit, queue.group_limit) == (limit, limit)
-
-
-@pytest.mark.parametrize("field", ["limit", "group_limit"])
-def test_only_a_limit_is_a_limit(field: str) -> None:
-    given_limits: dict[str, Any] = {"limit": None, "group_limit": None, field: "100/m"}
-
-    with pytest.raises(InvalidInput, match=field):
-        queue_limits(**given_limits, ordered=False)

@@ -16,7 +16,7 @@ from onefold.model.queue import QueueLimits
 from onefold.operations import queues
 from onefold.operations.limited_take import WINDOW, WINDOWS, take_controlled
 from onefold.operations.statement import Sql, compiled, in_schema, run
-from tests.fixtures.backlog import NOW, QUEUE, Backlog
+from tests.fixtures.backlog import QUEUE, Backlog
 from tests.limits.backlog import FEW, MANY, ORDER, Groups, fills
 from tests.sql import test_plans_postgres as postgres
 from tests.sql import test_plans_sqlite as sqlite
@@ -169,7 +169,3 @@ def test_a_look_at_sqlite_costs_the_same_with_a_heap_in_the_way(
     ]
 
     assert costs[1] <= costs[0] + 200
-
-
-def test_the_time_of_the_test_is_the_time_of_its_rows() -> None:
-    assert sqlite.parameters(sqlite.SQL("look", shard=0, queues=[QUEUE]))["now"] == NOW

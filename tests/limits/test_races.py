@@ -14,7 +14,6 @@ from onefold import Limit, NewJob, Onefold
 from onefold.model.ids import enqueue_order
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
-from tests.fixtures.shards import found
 from tests.race.crew import Crew, Racer, values
 
 HOUR: Final = timedelta(hours=1)
@@ -59,24 +58,22 @@ def fill(onefold: Onefold, count: int) -> list[str]:
     return [answer.id for answer in onefold.enqueue_many(jobs)]
 
 
-@pytest.fixture(params=[1, 4], ids=["whole", "spread"])
-def raced(request: pytest.FixtureRequest, empty: Place) -> Place:
-    """Each database in turn, with one shard and with four."""
-    found(empty, request.param)
-    return empty
-
-
-def test_no_limit_is_exceeded_and_every_job_runs(raced: Place, crew: Crew) -> None:
+@pytest.mark.parametrize("limited", [True, False], ids=["limited", "free"])
+def test_no_limit_is_exceeded_and_every_job_runs_once(
+    raced: Place, crew: Crew, *, limited: bool
+) -> None:
     with raced.open() as onefold:
-        onefold.queues.set_limits(
-            "mine", limit=Limit(concurrency=7), group_limit=Limit(concurrency=2)
-        )
+        if limited:
+            onefold.queues.set_limits(
+                "mine", limit=Limit(concurrency=7), group_limit=Limit(concurrency=2)
+            )
         ids = fill(onefold, repetitions(150, soak=5_000))
 
     answers = values(crew.race(raced, work_until_empty, 5))
 
-    assert max(answer[1] for answer in answers) <= 7
-    assert max(answer[2] for answer in answers) <= 2
+    if limited:
+        assert max(answer[1] for answer in answers) <= 7
+        assert max(answer[2] for answer in answers) <= 2
     assert sorted(job_id for answer in answers for job_id, _ in answer[0]) == sorted(ids)
 
 
@@ -116,15 +113,6 @@ def take_some(racer: Racer) -> list[str | None]:
         taken += [job.group_key for job in jobs]
         racer.onefold.deliveries.finish(jobs)
     return taken
-
-
-def test_groups_without_any_limit_are_taken_once_each(raced: Place, crew: Crew) -> None:
-    with raced.open() as onefold:
-        ids = fill(onefold, repetitions(150, soak=5_000))
-
-    answers = values(crew.race(raced, work_until_empty, 5))
-
-    assert sorted(job_id for answer in answers for job_id, _ in answer[0]) == sorted(ids)
 
 
 def change_and_work(racer: Racer) -> list[Any]:

@@ -1,23 +1,18 @@
 """The two databases that every machine runs on."""
 
 from collections.abc import Iterator
-from typing import cast
 
 import pytest
 
-from tests.model.store import PostgresStore, SqliteStore, Store
+from tests.fixtures.place import Place, place, postgres_place
+from tests.model.store import Store
+
+__all__ = ["place", "postgres_place"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
     """A migrated, empty database under a clock that the test moves."""
-    opened: SqliteStore | PostgresStore
-    if request.param == "sqlite":
-        opened = SqliteStore(cast("str", request.getfixturevalue("sqlite_url")))
-    else:
-        opened = PostgresStore(
-            cast("str", request.getfixturevalue("postgres_url")),
-            cast("str", request.getfixturevalue("postgres_schema")),
-        )
+    opened = Store(place)
     yield opened
     opened.close()

@@ -133,26 +133,6 @@ def test_each_item_is_compared_with_the_stored_publish_key(machine: JobMachine) 
     assert states(machine) == ["queued"]
 
 
-def test_a_duplicate_of_a_job_that_is_gone_leaves_no_note(machine: JobMachine) -> None:
-    (job,) = enqueue(machine, Asked("mail", 1, "left", publish_key="K"))
-    machine.delete("one", job)
-
-    enqueue(machine, Asked("mail", 1, "left", publish_key="K"))
-
-    assert machine.store.rows("select * from {duplicate}") == []
-
-
-def test_a_finish_after_the_rescue_counts_while_nobody_took_the_job(machine: JobMachine) -> None:
-    enqueue(machine, KEYED)
-    delivery = take(machine)
-    machine.let_time_pass(60)
-    machine.rescue()
-
-    machine.end_many("finish", [delivery], None)
-
-    assert states(machine) == ["completed"]
-
-
 def test_a_finish_after_a_hand_back_is_lost_though_the_job_lapsed_before(
     machine: JobMachine,
 ) -> None:

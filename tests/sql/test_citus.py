@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 FILES = sorted((Path(onefold.sql.__file__).parent / "postgres").rglob("*.sql"))
 NOW = "coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)"
-CLOCK = f"from {NOW} as clock (now)"
 
 REFUSED = {
     # The shapes of hold_queue, open_queue, pause_schedule, update_served_queue and revoke_api_key.
@@ -66,17 +65,6 @@ REFUSED = {
     """: "lateral",
 }  # fmt: skip
 
-ALLOWED = [
-    f"update onefold.api_key as k set revoked_at = clock.now {CLOCK} where k.shard = 0",
-    f"insert into onefold.job (shard, at) values (0, {NOW}) on conflict do nothing returning id",
-    f"insert into onefold.job (shard, fence) select 0, clock_timestamp() {CLOCK}",
-    f"""
-    delete from onefold.rate as r where r.shard = 0
-    and r.key in (select f.key from onefold.rate as f where f.full_at <= {NOW} for update)
-    """,
-    "update onefold.job as j set state = case when j.state is distinct from 1 then 1 else 2 end",
-]  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def volatility(postgres_url: str) -> dict[str, Volatility]:
@@ -98,11 +86,6 @@ def test_the_rules_know_what_citus_refuses(text: str, volatility: dict[str, Vola
 
     assert faults
     assert all(REFUSED[text] in fault for fault in faults)
-
-
-@pytest.mark.parametrize("text", ALLOWED)
-def test_the_rules_let_pass_what_citus_runs(text: str, volatility: dict[str, Volatility]) -> None:
-    assert refusals(text, volatility) == []
 
 
 NOT_ON_CITUS = {"log_duplicates"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import sqlite3
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-import asyncpg
 import psycopg
 import pytest
 
@@ -168,25 +166,6 @@ def migrated(postgres_url: str) -> Iterator[Sql]:
     yield Sql("postgres", schema=name)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"drop schema {name} cascade".encode())
-
-
-def test_every_statement_prepares_by_asyncpg(postgres_url: str, migrated: Sql) -> None:
-    sql = migrated
-
-    async def prepare_all() -> dict[str, int]:
-        connection = await asyncpg.connect(postgres_url)
-        try:
-            found: dict[str, int] = {}
-            for name in sql.names:
-                prepared = await connection.prepare(compiled(text_of(sql, name), "numbered")[0])
-                found[name] = len(prepared.get_parameters())
-            return found
-        finally:
-            await connection.close()
-
-    assert asyncio.run(prepare_all()) == {
-        name: len(compiled(text_of(sql, name), "numbered")[1]) for name in sql.names
-    }
 
 
 def test_every_statement_is_planned_by_psycopg_without_a_hint_from_its_values(

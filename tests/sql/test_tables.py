@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from onefold import Onefold
-from onefold.databases.sqlite.execute import statements
-from onefold.operations.migrations import Migration, latest, pending
+from onefold.operations.migrations import latest, pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 Columns: TypeAlias = dict[str, dict[str, bool]]
 """By table, then by column: whether it may be null."""
 
+DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 TABLES = {
     "api_key", "attempt", "claim", "duplicate", "duplicate_tally", "job", "meta", "migration",
     "queue", "rate", "schedule", "served_queue", "statistic", "worker",
@@ -96,27 +96,11 @@ def indexes_of(text: str) -> dict[str, str]:
 def test_both_databases_have_the_same_indexes() -> None:
     postgres, sqlite = (
         indexes_of("".join(migration.text for migration in pending(dialect, 0)))
-        for dialect in ("postgres", "sqlite")
+        for dialect in DIALECTS
     )
 
     assert "job_unique" in postgres
     assert postgres == sqlite
-
-
-def test_no_index_of_postgres_has_the_lease(
-    postgres: psycopg.Connection[Any], postgres_schema: str
-) -> None:
-    """A heartbeat would have to rewrite it."""
-    rows = postgres.execute(
-        # Of these alone: another test may be dropping others while their text is asked for.
-        "with mine as materialized (select c.oid from pg_class as c"
-        " where c.relkind = 'i' and c.relnamespace = %s::regnamespace)"
-        " select pg_get_indexdef(mine.oid) from mine",
-        [postgres_schema],
-    ).fetchall()
-
-    assert rows
-    assert not [text for (text,) in rows if "lease" in text]
 
 
 def test_text_keys_of_postgres_compare_by_bytes(
@@ -143,26 +127,11 @@ def test_text_keys_of_postgres_compare_by_bytes(
     assert set(rows) == keys
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
-def test_migrations_are_numbered_without_a_gap(dialect: Dialect) -> None:
-    found = pending(dialect, 0)
+def test_both_databases_have_the_same_migrations_and_no_number_is_left_out() -> None:
+    postgres, sqlite = (
+        [(migration.number, migration.name) for migration in pending(dialect, 0)]
+        for dialect in DIALECTS
+    )
 
-    assert [migration.number for migration in found] == list(range(1, len(found) + 1))
-    assert found[-1].number == latest(dialect)
-
-
-def test_both_databases_are_at_the_same_schema() -> None:
-    assert [named(one) for one in pending("postgres", 0)] == [
-        named(one) for one in pending("sqlite", 0)
-    ]
-
-
-def named(migration: Migration) -> tuple[int, str]:
-    return migration.number, migration.name
-
-
-def test_a_migration_is_cut_into_whole_statements() -> None:
-    for migration in pending("sqlite", 0):
-        pieces = statements(migration.text)
-        assert "".join(pieces).split() == migration.text.split()
-        assert all(sqlite3.complete_statement(piece) for piece in pieces)
+    assert postgres == sqlite
+    assert [number for number, _ in postgres] == list(range(1, latest("postgres") + 1))

@@ -128,14 +128,6 @@ def test_a_charge_grants_what_is_left_and_tells_the_rest_to_wait() -> None:
     assert run.result == [0, 0, 0, tenth, 0]
 
 
-def test_a_charge_of_what_is_used_up_writes_nothing() -> None:
-    run = Steps(charge(SQL, [A]))
-
-    run.answer("lock_api_keys", [(A, 10, SECOND, NOW + SECOND, NOW)])
-
-    assert run.result == [SECOND // 10]
-
-
 def test_a_bucket_of_another_clock_is_no_emptier_than_empty() -> None:
     run = Steps(charge(SQL, [A]))
 

@@ -265,49 +265,30 @@ class Slow:
         return tasks
 
 
-def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long this machine is busy with something else."""
-    monkeypatch.setattr(batching, "SLOW_AFTER", 3600)
-
-
 class TestCrowds:
-    def test_a_few_tasks_wait_for_the_transaction_under_way(
+    def test_a_few_tasks_wait_for_the_transaction_under_way_and_a_crowd_does_not(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        never_late(monkeypatch)
+        # However long this machine is busy with something else.
+        monkeypatch.setattr(batching, "SLOW_AFTER", 3600)
 
-        async def play() -> list[int]:
+        async def play() -> None:
             slow = Slow()
             group = tasks_of(slow.transact)
             tasks = [*await slow.ask(group, 0), *await slow.ask(group, *range(1, QUEUED_CALLS_MAX))]
             assert slow.sizes == [1]
-            slow.go.set()
-            assert await asyncio.gather(*tasks) == list(range(QUEUED_CALLS_MAX))
-            return slow.sizes
-
-        assert asyncio.run(play()) == [1, QUEUED_CALLS_MAX - 1]
-
-    def test_a_crowd_of_tasks_does_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        never_late(monkeypatch)
-
-        async def play() -> list[int]:
-            slow = Slow()
-            group = tasks_of(slow.transact)
-            tasks = [
-                *await slow.ask(group, 0),
-                *await slow.ask(group, *range(1, QUEUED_CALLS_MAX + 1)),
-            ]
+            tasks += await slow.ask(group, QUEUED_CALLS_MAX)
             assert slow.sizes == [1, QUEUED_CALLS_MAX]
             # Two are enough.
             tasks += await slow.ask(group, *range(QUEUED_CALLS_MAX + 1, 3 * QUEUED_CALLS_MAX))
             assert slow.sizes == [1, QUEUED_CALLS_MAX]
             slow.go.set()
             assert await asyncio.gather(*tasks) == list(range(3 * QUEUED_CALLS_MAX))
-            return slow.sizes
+            assert sum(slow.sizes) == 3 * QUEUED_CALLS_MAX
 
-        assert sum(asyncio.run(play())) == 3 * QUEUED_CALLS_MAX
+        asyncio.run(play())
 
-    def test_nor_is_it_by_calls_that_come_later(self) -> None:
+    def test_a_late_transaction_is_not_waited_for_by_the_next_call_nor_by_later_ones(self) -> None:
         async def play() -> None:
             hangs, works = Slow(), Slow()
             works.go.set()

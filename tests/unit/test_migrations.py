@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,13 +27,6 @@ DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 def test_a_database_that_is_up_to_date_needs_none(dialect: Dialect) -> None:
     assert pending(dialect, latest(dialect)) == []
     assert len(pending(dialect, latest(dialect) - 1)) == 1
-
-
-def test_a_migration_goes_into_the_schema_it_is_asked_for() -> None:
-    texts = [migration.text for migration in pending("postgres", 0, schema="app")]
-
-    assert all('"app".' in text for text in texts)
-    assert not any(re.search(r"\bonefold\.", text) for text in texts)
 
 
 def test_an_identity_comes_back() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed
+from onefold.model.retry import Backoff, Exponential, Fixed
 from onefold.model.wire import BadBody, decode, decoder, encode
 
 SECOND = timedelta(seconds=1)
@@ -53,13 +53,6 @@ def test_full_jitter_waits_a_random_part() -> None:
     assert len({backoff.wait(2) for _ in range(50)}) > 1
 
 
-def test_a_fixed_backoff_is_always_the_same() -> None:
-    backoff = Fixed(timedelta(seconds=5))
-
-    assert {backoff.wait(attempt) for attempt in (1, 2, 100, 10**9)} == {timedelta(seconds=5)}
-    assert Fixed(delay=timedelta(0)).wait(1) == timedelta(0)
-
-
 @given(backoffs, st.integers(1, 10**12), st.floats(0, 1, exclude_max=True))
 def test_a_delay_is_never_negative_longer_than_the_cap_or_too_much(
     backoff: Backoff, attempt: int, dice: float
@@ -81,10 +74,6 @@ def test_a_later_attempt_never_waits_for_less(backoff: Backoff, attempt: int) ->
 def test_attempts_are_counted_from_one(backoff: Backoff, attempt: int) -> None:
     with pytest.raises(InvalidInput, match=f"attempt is counted from 1, got {attempt}"):
         backoff.wait(attempt)
-
-
-def test_the_default_is_one_second_doubled_up_to_an_hour_with_full_jitter() -> None:
-    assert Exponential(SECOND, 2.0, timedelta(hours=1), "full") == DEFAULT_BACKOFF
 
 
 @pytest.mark.parametrize(

@@ -36,23 +36,6 @@ def refuse(asked: str) -> int:
 
 
 @both
-def test_what_is_asked_is_answered_until_the_end(runner: Runner[int]) -> None:
-    asked: list[str] = []
-
-    def operation() -> Asking[int]:
-        one = yield "one"
-        two = yield "three"
-        return one * two
-
-    def execute(text: str) -> int:
-        asked.append(text)
-        return len(text)
-
-    assert runner(operation(), execute) == 15
-    assert asked == ["one", "three"]
-
-
-@both
 def test_what_goes_wrong_is_raised_where_it_was_asked(runner: Runner[None]) -> None:
     closed: list[str] = []
 

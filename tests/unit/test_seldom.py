@@ -7,29 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from onefold import InvalidInput, NewJob
 from onefold.model.delivery import encode_error
-from onefold.model.job_options import METADATA_BYTES, TAGS, encode_options
 from onefold.model.json_text import dumped, from_json, to_json
 from onefold.model.limit import Limit
 from onefold.model.step import StepRow
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("tags", ["tag"] * (TAGS + 1)),
-        ("metadata", ["not", "a", "mapping"]),
-        ("metadata", {"what": object()}),
-        ("metadata", {"long": "x" * METADATA_BYTES}),
-        ("trace", "not a mapping"),
-    ],
-)
-def test_a_setting_that_cannot_be_kept_is_refused_by_its_name(field: str, value: Any) -> None:
-    fields: dict[str, Any] = {field: value}
-    with pytest.raises(InvalidInput) as caught:
-        encode_options(NewJob("email", **fields), exists=False)
-    assert caught.value.field == field
 
 
 def test_a_rate_of_an_odd_period_is_written_with_its_length() -> None:

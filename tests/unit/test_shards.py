@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onefold import Onefold
-    from onefold.model.queue import Outlook
     from onefold.operations.statement import Operation, Row
 
 BAD = 2
@@ -126,23 +124,3 @@ def test_an_operation_visits_the_shards_that_it_is_given() -> None:
     run = Steps(in_all_shards(Sql("postgres", shards=8).only([5, 2]), "find_queues"))
     assert [run.answer("find_queues").parameters["shard"] for _ in range(2)] == [5, 2]
     assert run.result == []
-
-
-def test_one_statement_for_all_shards_finds_what_one_for_each_does(onefold: Onefold) -> None:
-    for number in range(16):
-        onefold.enqueue("mail", unique_key=f"{number}", queue=f"q{number % 3}")
-    names = ["q0", "q1", "q2", "none"]
-    database = onefold.context.database
-
-    def look_at(shard: int, sql: Sql) -> Operation[list[Outlook]]:
-        return look(sql.only([shard]), names)
-
-    at_once = database.transact(lambda sql: look(sql, names), write=False)
-    singly = [database.transact(partial(look_at, shard), write=False) for shard in range(4)]
-    assert [one.due for one in at_once] == [True, True, True, False]
-    for place in range(len(names)):
-        assert at_once[place].due == any(looked[place].due for looked in singly)
-    counts = {queue.name: queue.counts for queue in onefold.queues.find(counts=True)}
-    assert {name: count and count.ready for name, count in counts.items()} == {
-        "q0": 6, "q1": 5, "q2": 5,
-    }  # fmt: skip

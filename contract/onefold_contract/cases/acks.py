@@ -10,7 +10,7 @@ import pytest
 from onefold.errors import LeaseLost, WrongState
 from onefold.model.checks import qualified
 from onefold.model.queue import QueueSettings
-from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
+from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND, WORDS
 
 if TYPE_CHECKING:
     from onefold.model.job import Job
@@ -47,17 +47,11 @@ class TestParking:
         subject.deliveries.finish([job])
         assert len(subject.find(state="awaiting")) == 0
 
-    @pytest.mark.parametrize("word", ["ack", "nack", "cancel"])
+    @pytest.mark.parametrize("word", ["ack", "nack for good", "cancel"])
     def test_a_word_that_was_faster_counts(self, subject: Subject, word: str) -> None:
         subject.enqueue("email")
         job = subject.take_one()
-        match word:
-            case "ack":
-                subject.deliveries.acknowledge(job.id)
-            case "nack":
-                subject.deliveries.nack(job.id, retryable=False)
-            case _:
-                subject.cancel(job.id)
+        WORDS[word](subject, job)
         before = subject.existing_job(job.id)
         assert subject.deliveries.park(job, ack_timeout=5 * MINUTE).status == "already"
         assert subject.existing_job(job.id) == before
@@ -111,18 +105,10 @@ class TestAcks:
         assert subject.take() == []
         assert [attempt.outcome for attempt in subject.deliveries.attempts(job.id)] == ["completed"]
 
-    @pytest.mark.parametrize("word", ["nack", "defer", "bury", "cancel"])
+    @pytest.mark.parametrize("word", ["nack", "defer job", "nack for good", "cancel"])
     def test_an_ack_after_another_word_is_refused(self, subject: Subject, word: str) -> None:
         job = pushed(subject)
-        match word:
-            case "nack":
-                subject.deliveries.nack(job.id)
-            case "defer":
-                subject.deliveries.defer_job(job.id, after=HOUR)
-            case "bury":
-                subject.deliveries.nack(job.id, retryable=False)
-            case _:
-                subject.cancel(job.id)
+        WORDS[word](subject, job)
         before = subject.existing_job(job.id)
         with pytest.raises(WrongState, match="a delivery that is running"):
             subject.deliveries.acknowledge(job.id)
@@ -165,26 +151,14 @@ class TestCallbacks:
         (attempt,) = subject.deliveries.attempts(job.id)
         assert (attempt.outcome, attempt.reason) == ("retried", "no such user")
 
+    @pytest.mark.parametrize("word", ["nack", "defer", "cancel"])
     def test_what_was_answered_to_a_delivery_is_told_after_the_next_one(
-        self, subject: Subject
-    ) -> None:
-        job = pushed(subject)
-        subject.deliveries.nack(job.id, reason="no such user")
-        again = subject.take_one()
-        subject.deliveries.park(again, exchange='{"status":200,"fence":2}', ack_timeout=5 * MINUTE)
-        subject.clock.advance(HOUR)
-        subject.deliveries.rescue()
-        first, second = subject.deliveries.attempts(job.id)
-        assert first.error == {"type": "Nack", "message": "no such user", "status": 202}
-        assert second.error is not None
-        assert (second.error["type"], second.error["status"]) == ("AckTimeout", 200)
-
-    @pytest.mark.parametrize("word", ["defer", "cancel"])
-    def test_what_was_answered_is_told_though_nothing_went_wrong(
         self, subject: Subject, word: str
     ) -> None:
         job = pushed(subject)
-        if word == "defer":
+        if word == "nack":
+            subject.deliveries.nack(job.id, reason="busy")
+        elif word == "defer":
             subject.deliveries.defer_job(job.id, after=SECOND, reason="busy")
             subject.clock.advance(SECOND)
         else:
@@ -192,14 +166,15 @@ class TestCallbacks:
             subject.replay(job.id)
         again = subject.take_one()
         subject.deliveries.park(again, exchange='{"status":200,"fence":2}', ack_timeout=5 * MINUTE)
-        subject.deliveries.acknowledge(job.id)
-        first, second = subject.deliveries.attempts(job.id)
-        assert (first.reason, first.error) == (
-            "busy",
-            {"type": None, "message": None, "status": 202},
-        )
-        assert (second.outcome, second.error) == ("completed", None)
-        assert subject.existing_job(job.id).error is None
+        WORDS["lapse"](subject, again)
+        subject.deliveries.finish([subject.take_one()])
+        first, second, third = subject.deliveries.attempts(job.id)
+        told = ("Nack", "busy") if word == "nack" else (None, None)
+        assert first.reason == "busy"
+        assert first.error == {"type": told[0], "message": told[1], "status": 202}
+        assert second.error is not None
+        assert (second.error["type"], second.error["status"]) == ("AckTimeout", 200)
+        assert (third.outcome, third.error) == ("completed", None)
 
     def test_an_exchange_in_words_of_ones_own_stays_out_of_the_history(
         self, subject: Subject

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
@@ -84,6 +85,11 @@ BAD: Final[dict[str, list[dict[str, Any]]]] = {
     "priority": [{"priority": n} for n in (-32769, 32768, 1.0, "1", None, True, [1])],
     "max_attempts": [{"max_attempts": n} for n in (0, 101, -1, 8.0, "8", None, True, [8])],
     "request_id": [{"request_id": text} for text in ("a\x00b", "\ud800", "x" * 513, 7)],
+    "tags": [{"tags": ["tag"] * 51}],
+    "metadata": [
+        {"metadata": metadata} for metadata in (["no mapping"], {"a": object()}, {"a": "x" * 65536})
+    ],
+    "trace": [{"trace": "not a mapping"}],
     "backoff": [{"backoff": MINUTE}, {"backoff": "exponential"}],
     "unique": [{"unique": rule} for rule in (_empty_key, _no_key, "to")],
     "unique_while": [
@@ -113,6 +119,34 @@ CONFLICTS: Final[dict[str, list[dict[str, Any]]]] = {
     "retention": [
         {"unique_key": "k", "unique_while": "exists", "retention": Retention(dead=NOTHING)}
     ],
+}
+
+BAD_TAKES: Final[dict[str, list[Any]]] = {
+    "limit": [0, 1.0, 10_001],
+    "queues": [
+        5, None, [["default"]], {"default": 10_001}, "default", [], [""], {"default": 0},
+    ],
+    "worker": ["a\x00b"],
+    "lease": [NOTHING, BACKWARDS, 60],
+}  # fmt: skip
+
+BAD_FILTERS: Final[dict[str, list[Any]]] = {
+    "state": [5, [["dead"]], "lost", ["dead", "lost"], ["dead", "ready"]],
+    "queue": ["a,b"],
+    **{field: [""] for field in ("kind", "unique_key", "tag")},
+    "reason": [7],
+    "error_type": ["\x00"],
+    **{f"{which}_{end}": [NAIVE] for which in ("created", "ended") for end in ("from", "before")},
+    "newest_first": ["no"],
+    "limit": [0, 10_001],
+}
+
+BAD_CLAIMS: Final[dict[str, list[Any]]] = {
+    "key": BAD_KEYS,
+    "scope": ["a\x00b", None],
+    "surface": ["", "a,b"],
+    "fingerprint": [""],
+    "retention": [-HOUR],
 }
 
 CALL: Final = {"on_duplicate", "on_mismatch", "max_wait"}
@@ -202,27 +236,17 @@ class TestBadQuestions:
         for job_id in ("", "nope", "x" * 1000, "a\x00b", None, 7):
             assert refused_field(subject.attribute(call), job_id) == "id", job_id
 
-    def test_a_take_that_cannot_be_served(self, subject: Subject) -> None:
-        bad: list[tuple[str, Any]] = [
-            ("limit", {"limit": 0}),
-            ("limit", {"limit": 1.0}),
-            ("limit", {"limit": 10_001}),
-            ("queues", {"queues": 5}),
-            ("queues", {"queues": None}),
-            ("queues", {"queues": [["default"]]}),
-            ("queues", {"queues": {"default": 10_001}}),
-            ("queues", {"queues": "default"}),
-            ("queues", {"queues": []}),
-            ("queues", {"queues": [""]}),
-            ("queues", {"queues": {"default": 0}}),
-            ("worker", {"worker": "a\x00b"}),
-            ("lease", {"lease": NOTHING}),
-            ("lease", {"lease": BACKWARDS}),
-            ("lease", {"lease": 60}),
-        ]
+    def test_takes_filters_and_claims(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
-        for field, options in bad:
-            assert refused_field(subject.take, **options) == field, options
+        for call, bad in (
+            (subject.take, BAD_TAKES),
+            (subject.find, BAD_FILTERS),
+            (partial(subject.claim, scope="import", key="k"), BAD_CLAIMS),
+        ):
+            for field, values in bad.items():
+                for value in values:
+                    options: dict[str, Any] = {field: value}
+                    assert refused_field(call, **options) == field, options
         assert subject.existing_job(answer.id).state == "ready"
 
     def test_words_about_a_delivery(self, subject: Subject) -> None:
@@ -252,27 +276,6 @@ class TestBadQuestions:
             assert caught.value.field == field.partition(" ")[0]
         assert subject.existing_job(job.id) == job
 
-    def test_filters(self, subject: Subject) -> None:
-        bad: dict[str, list[Any]] = {
-            "state": [5, [["dead"]], "lost", ["dead", "lost"], ["dead", "ready"]],
-            "queue": ["a,b"],
-            "kind": [""],
-            "unique_key": [""],
-            "reason": [7],
-            "error_type": ["\x00"],
-            "tag": [""],
-            "created_from": [NAIVE],
-            "created_before": [NAIVE],
-            "ended_from": [NAIVE],
-            "ended_before": [NAIVE],
-            "newest_first": ["no"],
-            "limit": [0, 10_001],
-        }
-        for field, values in bad.items():
-            for value in values:
-                options: dict[str, Any] = {field: value}
-                assert refused_field(subject.find, **options) == field, options
-
     def test_words_about_jobs_and_deliveries(self, subject: Subject) -> None:
         job_id = subject.enqueue("email").id
         bad: list[tuple[str, Callable[[Any], object], list[Any]]] = [
@@ -288,19 +291,6 @@ class TestBadQuestions:
             for value in values:
                 assert refused_field(call, value) == field, (field, value)
         assert subject.existing_job(job_id).state == "ready"
-
-    def test_claims(self, subject: Subject) -> None:
-        bad: dict[str, list[dict[str, Any]]] = {
-            "key": [{"key": key} for key in BAD_KEYS],
-            "scope": [{"scope": scope} for scope in ("a\x00b", None)],
-            "surface": [{"surface": surface} for surface in ("", "a,b")],
-            "fingerprint": [{"fingerprint": ""}],
-            "retention": [{"retention": -HOUR}],
-        }
-        for field, cases in bad.items():
-            for options in cases:
-                given = {"scope": "import", "key": "k", **options}
-                assert refused_field(subject.claim, **given) == field, options
 
 
 class TestGoodEdges:

@@ -115,3 +115,26 @@ MOMENTS: Final[dict[str, Callable[[Subject], object]]] = {
     "cancelled while running": _cancel_running,
 }
 """Moments in the life of the one job that is there, and how it gets to them."""
+
+
+def _lapse_now(subject: Subject, job: Job) -> None:
+    until = subject.existing_job(job.id).lease_until
+    assert until is not None
+    subject.clock.set(max(until, subject.clock.now))
+    subject.deliveries.rescue()
+
+
+WORDS: Final[dict[str, Callable[[Subject, Job], object]]] = {
+    "finish": lambda subject, job: subject.deliveries.finish([job]),
+    "retry": lambda subject, job: subject.deliveries.retry([job], after=HOUR),
+    "bury": lambda subject, job: subject.deliveries.bury([job], reason="broken"),
+    "defer": lambda subject, job: subject.deliveries.defer([job], after=HOUR),
+    "hand back": lambda subject, job: subject.deliveries.hand_back([job]),
+    "ack": lambda subject, job: subject.deliveries.acknowledge(job.id),
+    "nack": lambda subject, job: subject.deliveries.nack(job.id),
+    "nack for good": lambda subject, job: subject.deliveries.nack(job.id, retryable=False),
+    "defer job": lambda subject, job: subject.deliveries.defer_job(job.id, after=HOUR),
+    "lapse": _lapse_now,
+    "cancel": lambda subject, job: subject.cancel(job.id),
+}
+"""How a delivery ends, by the word for it."""

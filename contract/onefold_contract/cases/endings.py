@@ -65,14 +65,6 @@ class TestMixedEndings:
             ("accepted", "dead"),
         ]
 
-    def test_a_cancel_by_the_handler_frees_the_key_and_hands_it_on(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"n": 1}, unique_key="k")
-        job = subject.take_one()
-        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun")
-        subject.deliveries.end([ending(job, Event.CANCEL, reason="newer one waits")])
-        assert subject.existing_job(first.id).state == "cancelled"
-        assert subject.take_one().payload == {"n": 2}
-
     def test_whatever_a_handler_says_can_be_stored(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
         said = "nul \x00, half a letter \ud800, and " + "x" * 20_000

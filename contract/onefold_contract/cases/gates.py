@@ -8,7 +8,7 @@ import pytest
 
 from onefold.errors import InvalidInput
 from onefold.model.limit import Limit
-from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND
+from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND, WORDS
 from onefold_contract.cases.groups import fill
 
 if TYPE_CHECKING:
@@ -176,21 +176,14 @@ class TestProbes:
         assert not subject.queues.end_hold(queue, only="circuit")
         assert subject.queues.end_hold(queue, only="deferred")
 
-    @pytest.mark.parametrize("ending", ["nack", "bury", "defer", "no ack"])
+    @pytest.mark.parametrize("ending", ["nack", "nack for good", "defer job", "lapse"])
     def test_a_probe_that_is_not_acknowledged_opens_nothing(
         self, subject: Subject, queue: str, ending: str
     ) -> None:
         self.held(subject, queue)
         (probe,) = subject.take_limited(queue, limit=9).jobs
         subject.deliveries.park(probe, ack_timeout=SECOND)
-        match ending:
-            case "nack" | "bury":
-                subject.deliveries.nack(probe.id, retryable=ending == "nack")
-            case "defer":
-                subject.deliveries.defer_job(probe.id, after=HOUR)
-            case _:
-                subject.clock.advance(SECOND)
-                subject.deliveries.rescue()
+        WORDS[ending](subject, probe)
         (next_probe,) = subject.take_limited(queue, limit=9).jobs
         subject.deliveries.park(next_probe, ack_timeout=5 * MINUTE)
         assert subject.take_limited(queue, limit=9).jobs == []
@@ -203,14 +196,7 @@ class TestProbes:
     ) -> None:
         self.held(subject, queue)
         (probe,) = subject.take_limited(queue, limit=9, lease=SECOND).jobs
-        match ending:
-            case "retry":
-                subject.deliveries.retry([probe], after=HOUR)
-            case "hand back":
-                subject.deliveries.hand_back([probe])
-            case _:
-                subject.clock.advance(SECOND)
-                subject.deliveries.rescue()
+        WORDS[ending](subject, probe)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
         assert subject.take_limited(queue, limit=9).jobs == []
 

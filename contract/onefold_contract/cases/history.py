@@ -11,31 +11,19 @@ from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
     AT_ONCE,
     DAY,
-    HOUR,
-    MINUTE,
     SECOND,
+    WORDS,
     bury,
     complete,
     stored,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onefold.model.job import Job
     from onefold_contract.subject import Subject
 
 __all__ = ["TestAttempts", "TestDropped", "TestFoundByTheirEnd"]
 
 NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
-
-ENDS: Final[dict[str, Callable[[Subject, Job], object]]] = {
-    "completed": lambda subject, job: subject.deliveries.finish([job]),
-    "retried": lambda subject, job: subject.deliveries.retry([job], error="no luck"),
-    "deferred": lambda subject, job: subject.deliveries.defer([job], after=MINUTE),
-    "dead": lambda subject, job: subject.deliveries.bury([job], reason="broken"),
-    "cancelled": lambda subject, job: subject.cancel(job.id),
-}
 
 
 def outcomes(subject: Subject, job_id: str) -> list[str]:
@@ -54,13 +42,23 @@ class TestAttempts:
         assert (attempt.outcome, attempt.started_at) == ("running", subject.clock.now)
         assert (attempt.ended_at, attempt.duration) == (None, None)
 
-    @pytest.mark.parametrize("outcome", ENDS)
-    def test_every_end_is_told(self, subject: Subject, outcome: str) -> None:
+    @pytest.mark.parametrize(
+        ("word", "outcome"),
+        [
+            ("finish", "completed"),
+            ("retry", "retried"),
+            ("defer", "deferred"),
+            ("bury", "dead"),
+            ("cancel", "cancelled"),
+            ("lapse", "lease expired"),
+        ],
+    )
+    def test_every_end_is_told(self, subject: Subject, word: str, outcome: str) -> None:
         answer = subject.enqueue("email")
-        (job,) = subject.take(worker="w-1")
+        (job,) = subject.take(worker="w-1", lease=SECOND)
         started = subject.clock.now
         subject.clock.advance(SECOND)
-        ENDS[outcome](subject, job)
+        WORDS[word](subject, job)
         (attempt,) = subject.deliveries.attempts(answer.id)
         assert (attempt.number, attempt.fence, attempt.worker) == (1, 1, "w-1")
         assert (attempt.outcome, attempt.started_at) == (outcome, started)
@@ -174,19 +172,6 @@ class TestAttempts:
 
 class TestFoundByTheirEnd:
     """Dead letters are found by time of death and by tag."""
-
-    def test_by_the_time_of_their_end_half_open(self, subject: Subject) -> None:
-        start = subject.clock.now
-        made: list[str] = []
-        for _ in range(3):
-            made.append(subject.enqueue("email").id)
-            bury(subject)
-            subject.clock.advance(HOUR)
-        waiting = subject.enqueue("email")
-        page = subject.find(ended_from=start + HOUR, ended_before=start + 2 * HOUR)
-        assert [job.id for job in page] == [made[1]]
-        assert [job.id for job in subject.find(ended_before=start + HOUR)] == [made[0]]
-        assert waiting.id not in [job.id for job in subject.find(ended_from=start)]
 
     def test_by_tag(self, subject: Subject) -> None:
         nightly = subject.enqueue("email", tags=["nightly", 'a "b"'])

@@ -9,7 +9,7 @@ import pytest
 from onefold.errors import InvalidInput
 from onefold.model.limit import Limit
 from onefold.model.queue import QueueCounts
-from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND
+from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND, WORDS
 from onefold_contract.cases.groups import fill, groups
 
 if TYPE_CHECKING:
@@ -91,18 +91,7 @@ class TestConcurrency:
             queue, limit=Limit(concurrency=1), group_limit=Limit(concurrency=1)
         )
         (job,) = subject.take_limited(queue, limit=9, lease=SECOND).jobs
-        subject.clock.advance(SECOND)
-        match ending:
-            case "retry":
-                subject.deliveries.retry([job], after=HOUR)
-            case "bury":
-                subject.deliveries.bury([job], reason="broken")
-            case "hand back":
-                subject.deliveries.hand_back([job])
-            case "lapse":
-                subject.deliveries.rescue()
-            case _:
-                subject.cancel(job.id)
+        WORDS[ending](subject, job)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_limit_is_changed_while_jobs_run(self, subject: Subject, queue: str) -> None:

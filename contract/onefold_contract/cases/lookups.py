@@ -98,14 +98,22 @@ class TestFind:
         assert ids(subject.find(reason="failed")) == [second.id]
         assert ids(subject.find(error_type="builtins.ValueError")) == [second.id]
 
-    def test_by_time_half_open(self, subject: Subject) -> None:
+    @pytest.mark.parametrize("which", ["created", "ended"])
+    def test_by_time_half_open(self, subject: Subject, which: str) -> None:
         start = subject.clock.now
         made: list[str] = []
         for _ in range(3):
             made.append(subject.enqueue("email").id)
+            bury(subject)
             subject.clock.advance(HOUR)
-        page = subject.find(created_from=start + HOUR, created_before=start + 2 * HOUR)
-        assert ids(page) == [made[1]]
+        waiting = subject.enqueue("email").id
+        begin, end = f"{which}_from", f"{which}_before"
+        between: dict[str, Any] = {begin: start + HOUR, end: start + 2 * HOUR}
+        since: dict[str, Any] = {begin: start}
+        until: dict[str, Any] = {end: start + HOUR}
+        assert ids(subject.find(**between)) == [made[1]]
+        assert ids(subject.find(**until)) == [made[0]]
+        assert ids(subject.find(**since)) == [*made, *([waiting] if which == "created" else [])]
 
     @pytest.mark.parametrize("newest_first", [False, True])
     def test_by_id_or_its_first_digits(self, subject: Subject, newest_first: Any) -> None:

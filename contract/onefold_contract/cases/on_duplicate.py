@@ -12,6 +12,8 @@ from onefold.model.retry import Fixed
 from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND, complete, stored
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from onefold_contract.subject import Subject
 
 __all__ = ["TestDebounce", "TestKeep", "TestRaise", "TestReplace"]
@@ -111,16 +113,11 @@ class TestReplace:
         job = subject.existing_job(first.id)
         assert answer.replaced
         assert (job.payload, job.attempt, job.generation) == ({"to": 2}, 0, 1)
-        assert job.fence == before.fence
-
-    def test_a_retrying_holders_backoff_is_not_shortened(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
-        subject.deliveries.retry([subject.take_one()])
-        due = subject.existing_job(first.id).run_at
-        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        assert subject.existing_job(first.id).run_at == due
+        assert (job.fence, job.run_at) == (before.fence, before.run_at), (
+            "nor is its backoff shorter"
+        )
         subject.enqueue("email", {"to": 3}, unique_key="k", on_duplicate="replace")
-        assert subject.existing_job(first.id).run_at == due, "nor by the next one"
+        assert subject.existing_job(first.id).run_at == before.run_at, "nor by the next one"
 
     def test_a_new_generation_has_all_its_attempts(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", max_attempts=2, backoff=AT_ONCE)
@@ -135,21 +132,14 @@ class TestReplace:
 class TestDebounce:
     """Rule 9: `replace` with a delay, bounded by `max_wait`."""
 
-    def test_each_request_puts_the_job_off(self, subject: Subject) -> None:
+    @pytest.mark.parametrize("max_wait", [None, 2 * MINUTE])
+    def test_each_request_puts_the_job_off_but_not_for_longer_than_it_says(
+        self, subject: Subject, max_wait: timedelta | None
+    ) -> None:
+        created = subject.clock.now
         first = subject.enqueue(
             "index", {"n": 0}, unique_key="k", delay=MINUTE, unique_while="queued"
         )
-        for n in range(1, 4):
-            subject.clock.advance(30 * SECOND)
-            subject.enqueue("index", {"n": n}, unique_key="k", delay=MINUTE, on_duplicate="replace")
-            assert subject.existing_job(first.id).run_at == subject.clock.now + MINUTE
-        assert subject.take() == []
-        subject.clock.advance(MINUTE)
-        assert subject.take_one().payload == {"n": 3}
-
-    def test_but_not_for_longer_than_the_newcomer_says(self, subject: Subject) -> None:
-        created = subject.clock.now
-        first = subject.enqueue("index", {"n": 0}, unique_key="k", delay=MINUTE)
         for n in range(1, 5):
             subject.clock.advance(30 * SECOND)
             subject.enqueue(
@@ -158,11 +148,14 @@ class TestDebounce:
                 unique_key="k",
                 delay=MINUTE,
                 on_duplicate="replace",
-                max_wait=2 * MINUTE,
+                max_wait=max_wait,
             )
-            bound = min(subject.clock.now + MINUTE, created + 2 * MINUTE)
-            assert subject.existing_job(first.id).run_at == bound
-        assert subject.take_one().payload == {"n": 4}
+            wanted = subject.clock.now + MINUTE
+            due = min(wanted, created + max_wait) if max_wait else wanted
+            assert subject.existing_job(first.id).run_at == due
+        assert (subject.take() == []) is (max_wait is None)
+        subject.clock.advance(MINUTE)
+        assert subject.existing_job(first.id).payload == {"n": 4}
 
     def test_a_bound_that_has_passed_runs_it_now(self, subject: Subject) -> None:
         subject.enqueue("index", unique_key="k", delay=HOUR)

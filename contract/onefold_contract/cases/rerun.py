@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from onefold.model.delivery import Delivery
 from onefold.model.job import Enqueued
-from onefold.model.lifecycle import Retention
+from onefold.model.lifecycle import Event, Retention
 from onefold.model.retry import Fixed
+from onefold.operations.endings import Ending
 from onefold_contract.cases.common import (
     AT_ONCE,
     DAY,
     HOUR,
     MINUTE,
     SECOND,
+    WORDS,
     complete,
     kept,
     stored,
@@ -29,11 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["TestEndings", "TestRerun", "TestSuccessors"]
 
 
-def _rescue(subject: Subject, _job: Job) -> object:
-    subject.clock.advance(MINUTE)
-    return subject.deliveries.rescue()
-
-
 ENDINGS: Final[dict[str, Callable[[Subject, Job], object]]] = {
     "finish": lambda subject, job: subject.deliveries.finish([job]),
     "finish and take": lambda subject, job: subject.deliveries.finish_and_take(
@@ -41,8 +39,11 @@ ENDINGS: Final[dict[str, Callable[[Subject, Job], object]]] = {
     ),
     "bury": lambda subject, job: subject.deliveries.bury([job], reason="broken"),
     "last failure": lambda subject, job: subject.deliveries.retry([job]),
-    "rescue": _rescue,
+    "rescue": WORDS["lapse"],
     "cancel": lambda subject, job: subject.cancel(job.id),
+    "cancel by the handler": lambda subject, job: subject.deliveries.end(
+        [Ending(Delivery(job.id, job.fence), Event.CANCEL)]
+    ),
     "delete": lambda subject, job: subject.delete(job.id),
 }
 
@@ -179,22 +180,15 @@ class TestEndings:
 class TestSuccessors:
     """Rule 9: no request to rerun is lost, and none is stale."""
 
-    @pytest.mark.parametrize("way", ["retry", "defer", "hand back", "rescue"])
+    @pytest.mark.parametrize("way", ["retry", "defer", "hand back", "lapse"])
     def test_the_successor_waits_while_the_holder_goes_round(
         self, subject: Subject, way: str
     ) -> None:
         first = trigger(subject, 1, backoff=AT_ONCE)
         job = subject.take_one()
         trigger(subject, 2)
-        match way:
-            case "retry":
-                subject.deliveries.retry([job])
-            case "defer":
-                subject.deliveries.defer([job], after=SECOND * 0)
-            case "hand back":
-                subject.deliveries.hand_back([job])
-            case _:
-                _rescue(subject, job)
+        WORDS[way](subject, job)
+        subject.clock.advance(HOUR)
         assert stored(subject) == 1
         assert complete(subject).payload == {"n": 1}
         assert successor(subject, first.id).payload == {"n": 2}

@@ -14,14 +14,13 @@ from onefold_contract.cases.common import (
     HOUR,
     MICROSECOND,
     MINUTE,
+    MOMENTS,
     SECOND,
-    bury,
     complete,
     stored,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import timedelta
 
     from onefold_contract.subject import Subject
@@ -31,15 +30,6 @@ __all__ = ["TestDelete", "TestRetention", "TestTombstones"]
 NOTHING: Final = SECOND * 0
 
 
-def _cancel(subject: Subject) -> object:
-    return subject.cancel(subject.take_one().id)
-
-
-OUTCOMES: Final[dict[str, Callable[[Subject], object]]] = {
-    "completed": complete,
-    "dead": bury,
-    "cancelled": _cancel,
-}
 DEFAULTS: Final[dict[str, timedelta]] = {
     "completed": DAY,
     "dead": 30 * DAY,
@@ -57,13 +47,13 @@ class TestRetention:
     """Finished jobs are kept for the retention of their outcome."""
 
     @pytest.mark.parametrize("said", [None, MINUTE], ids=["default", "said"])
-    @pytest.mark.parametrize("outcome", OUTCOMES)
+    @pytest.mark.parametrize("outcome", DEFAULTS)
     def test_as_long_as_the_table_or_the_job_says(
         self, subject: Subject, outcome: str, said: timedelta | None
     ) -> None:
         kept_for = said or DEFAULTS[outcome]
         answer = subject.enqueue("email", retention=said and retention(outcome, said))
-        OUTCOMES[outcome](subject)
+        MOMENTS[outcome](subject)
         subject.clock.advance(kept_for - MICROSECOND)
         subject.deliveries.prune()
         assert subject.existing_job(answer.id).state == outcome
@@ -71,10 +61,10 @@ class TestRetention:
         assert subject.deliveries.prune().deleted == 1
         assert subject.get(answer.id) is None
 
-    @pytest.mark.parametrize("outcome", OUTCOMES)
+    @pytest.mark.parametrize("outcome", DEFAULTS)
     def test_a_retention_of_nothing_keeps_no_record(self, subject: Subject, outcome: str) -> None:
         answer = subject.enqueue("email", retention=retention(outcome, NOTHING))
-        OUTCOMES[outcome](subject)
+        MOMENTS[outcome](subject)
         assert subject.get(answer.id) is None
         assert stored(subject) == 0
 
@@ -87,12 +77,12 @@ class TestRetention:
         assert subject.existing_job(waiting.id).state == "ready"
         assert subject.existing_job(running.id).state == "running"
 
-    @pytest.mark.parametrize("outcome", OUTCOMES)
+    @pytest.mark.parametrize("outcome", DEFAULTS)
     def test_a_key_held_by_existence_is_free_when_the_record_goes(
         self, subject: Subject, outcome: str
     ) -> None:
         first = subject.enqueue("email", unique_key="k", unique_while="exists")
-        OUTCOMES[outcome](subject)
+        MOMENTS[outcome](subject)
         subject.clock.advance(DEFAULTS[outcome])
         assert subject.enqueue("email", unique_key="k").id == first.id, "the record is still there"
         subject.deliveries.prune()
@@ -124,12 +114,6 @@ class TestTombstones:
         assert subject.deliveries.prune().total == 0
         assert subject.enqueue("email", unique_key="k").duplicate
         subject.clock.advance(MICROSECOND)
-        assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_a_prune_then_removes_it(self, subject: Subject) -> None:
-        self._bury_deep(subject)
-        subject.clock.advance(HOUR)
-        assert subject.deliveries.prune().deleted == 1
         assert subject.enqueue("email", unique_key="k").inserted
 
     @pytest.mark.parametrize("on_duplicate", ["replace", "rerun"])
@@ -172,15 +156,12 @@ class TestDelete:
     """Rule 11: a delete by an operator frees the key."""
 
     @pytest.mark.parametrize("options", [{}, {"unique_while": "exists"}, {"unique_for": DAY}])
-    @pytest.mark.parametrize("moment", ["queued", "running", *OUTCOMES])
+    @pytest.mark.parametrize("moment", ["queued", "running", *DEFAULTS])
     def test_it_removes_the_job_and_frees_its_key(
         self, subject: Subject, moment: str, options: Any
     ) -> None:
         first = subject.enqueue("email", unique_key="k", **options)
-        if moment == "running":
-            subject.take_one()
-        elif moment in OUTCOMES:
-            OUTCOMES[moment](subject)
+        MOMENTS[moment](subject)
         assert subject.delete(first.id) is True
         assert subject.get(first.id) is None
         assert subject.enqueue("email", unique_key="k").inserted

@@ -12,14 +12,12 @@ from onefold_contract.cases.common import (
     MICROSECOND,
     MINUTE,
     MOMENTS,
-    SECOND,
+    WORDS,
     complete,
     kept,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onefold_contract.subject import Subject
 
 __all__ = ["TestHoldersScope", "TestKeysNeverReturn", "TestScopes", "TestWindows"]
@@ -28,6 +26,7 @@ WAITING: Final = {"queued"}
 ACTIVE: Final = {"queued", "running", "retrying", "deferred", "handed back", "rescued"}
 ALWAYS: Final = set(MOMENTS)
 NEVER: Final[set[str]] = set()
+WAYS_BACK: Final = ("retry", "defer", "hand back", "lapse")
 
 WHILE: Final[dict[str, set[str]]] = {"queued": WAITING, "active": ACTIVE, "exists": ALWAYS}
 
@@ -36,43 +35,22 @@ class TestScopes:
     """`unique_while` and `unique_for`: at every moment of a job's life, is its key held?"""
 
     @pytest.mark.parametrize("moment", MOMENTS)
+    @pytest.mark.parametrize("window", ["none", "open", "over"])
     @pytest.mark.parametrize("scope", ["default", *WHILE])
-    def test_a_key_is_held_in_the_states_of_its_scope(
-        self, subject: Subject, scope: str, moment: str
-    ) -> None:
-        options: Any = {} if scope == "default" else {"unique_while": scope}
-        self._check(subject, options, moment, held=moment in WHILE.get(scope, ACTIVE))
-
-    @pytest.mark.parametrize("moment", MOMENTS)
-    @pytest.mark.parametrize("scope", ["none", *WHILE])
-    def test_a_window_holds_it_in_every_state(
-        self, subject: Subject, scope: str, moment: str
-    ) -> None:
-        options: Any = {} if scope == "none" else {"unique_while": scope}
-        self._check(subject, {**options, "unique_for": HOUR}, moment, held=True)
-
-    @pytest.mark.parametrize("moment", MOMENTS)
-    @pytest.mark.parametrize("scope", ["none", *WHILE])
-    def test_after_the_window_the_states_of_the_scope_decide(
-        self, subject: Subject, scope: str, moment: str
+    def test_a_key_is_held_in_its_window_and_in_the_states_of_its_scope(
+        self, subject: Subject, scope: str, window: str, moment: str
     ) -> None:
         """Given together, they hold until the later of the two ends."""
-        options: Any = {} if scope == "none" else {"unique_while": scope}
-        self._check(
-            subject,
-            {**options, "unique_for": HOUR},
-            moment,
-            held=moment in WHILE.get(scope, NEVER),
-            later=HOUR,
-        )
-
-    def _check(
-        self, subject: Subject, options: Any, moment: str, *, held: bool, later: Any = None
-    ) -> None:
+        options: Any = {} if scope == "default" else {"unique_while": scope}
+        if window != "none":
+            options["unique_for"] = HOUR
+        # With a window alone, only time holds the key.
+        by_default = ACTIVE if window == "none" else NEVER
+        held = window == "open" or moment in WHILE.get(scope, by_default)
         first = subject.enqueue("email", unique_key="k", **options)
         MOMENTS[moment](subject)
-        if later is not None:
-            subject.clock.advance(later)
+        if window == "over":
+            subject.clock.advance(HOUR)
         second = subject.enqueue("email", unique_key="k")
         assert second.duplicate is held
         assert (second.id == first.id) is held
@@ -120,23 +98,10 @@ class TestHoldersScope:
         assert subject.enqueue("email", unique_key="k", unique_for=DAY).inserted
 
 
-def _rescue(subject: Subject, _job: Any) -> object:
-    subject.clock.advance(HOUR)
-    return subject.deliveries.rescue()
-
-
-RETURNS: Final[dict[str, Callable[[Subject, Any], object]]] = {
-    "retry": lambda subject, job: subject.deliveries.retry([job]),
-    "defer": lambda subject, job: subject.deliveries.defer([job], after=SECOND),
-    "hand back": lambda subject, job: subject.deliveries.hand_back([job]),
-    "rescue": _rescue,
-}
-
-
 class TestKeysNeverReturn:
     """Rule 7: a job can always return to the queue, and never takes a lost key back."""
 
-    @pytest.mark.parametrize("way", RETURNS)
+    @pytest.mark.parametrize("way", WAYS_BACK)
     def test_a_job_goes_back_beside_the_one_that_has_its_key_now(
         self, subject: Subject, way: str
     ) -> None:
@@ -144,12 +109,12 @@ class TestKeysNeverReturn:
         job = subject.take_one()
         second = subject.enqueue("email", unique_key="k", unique_while="queued")
         assert second.inserted
-        RETURNS[way](subject, job)
+        WORDS[way](subject, job)
         assert subject.existing_job(first.id).state in {"ready", "scheduled", "retrying"}
         assert subject.enqueue("email", unique_key="k").id == second.id
 
-    @pytest.mark.parametrize("way", RETURNS)
+    @pytest.mark.parametrize("way", WAYS_BACK)
     def test_an_active_key_is_kept_all_the_way(self, subject: Subject, way: str) -> None:
         first = subject.enqueue("email", unique_key="k")
-        RETURNS[way](subject, subject.take_one())
+        WORDS[way](subject, subject.take_one())
         assert subject.enqueue("email", unique_key="k").id == first.id

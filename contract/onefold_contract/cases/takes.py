@@ -57,27 +57,6 @@ class TestTakeOrder:
     within a shard only.
     """
 
-    def test_a_lower_priority_runs_first(self, subject: Subject) -> None:
-        for priority in (5, -3, 0, 32767, -32768):
-            subject.enqueue("email", priority=priority)
-        taken = subject.take(limit=10)
-        assert [job.priority for job in taken] == [-32768, -3, 0, 5, 32767]
-
-    def test_of_one_priority_the_longest_due_runs_first(self, subject: Subject) -> None:
-        now = subject.clock.now
-        for minutes in (1, 3, 2):
-            subject.enqueue("email", {"due": minutes}, run_at=now - minutes * MINUTE)
-        taken = subject.take(limit=10)
-        assert [job.payload["due"] for job in taken] == [3, 2, 1]
-
-    def test_of_one_moment_the_first_asked_for_runs_first(self, subject: Subject) -> None:
-        ids = [subject.enqueue("email").id for _ in range(5)]
-        first = subject.take(limit=3)
-        assert len(first) == 3
-        assert [job.id for job in first] == foremost(subject, ids, first)
-        left = [job_id for job_id in ids if job_id not in {job.id for job in first}]
-        assert [job.id for job in subject.take(limit=3)] == left
-
     def test_jobs_of_a_better_priority_that_are_not_due_do_not_stand_in_the_way(
         self, subject: Subject
     ) -> None:
