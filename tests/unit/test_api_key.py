@@ -11,6 +11,7 @@ from onefold import InvalidInput, NewApiKey
 from onefold.model.api_key import (
     from_row,
     key_id,
+    key_name,
     key_scopes,
     key_tenant,
     new_key,
@@ -77,6 +78,12 @@ def test_a_new_key_is_printed_without_its_secret() -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
+def test_an_id_is_read_from_a_whole_key_too() -> None:
+    text, stored = new_key()
+
+    assert key_id(stored.id) == key_id(f"of_{stored.id}") == key_id(text) == stored.id
+
+
 @pytest.mark.parametrize("value", ["", "of_", "A" * 16, "a" * 15, "a" * 16 + "_short", None, 7])
 def test_what_is_no_id_is_refused_without_being_shown(value: Any) -> None:
     with pytest.raises(InvalidInput, match="must be the id of an API key") as refused:
@@ -108,6 +115,13 @@ def test_scopes_are_sorted_and_said_once() -> None:
 def test_other_scopes_are_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="must be some of read, publish, work, admin"):
         key_scopes(value)
+
+
+def test_a_name_is_text_of_some_length() -> None:
+    assert key_name("Checkout é") == "Checkout é"
+    for wrong in ("a" * 201, "a\0", None):
+        with pytest.raises(InvalidInput, match="name"):
+            key_name(wrong)
 
 
 # --- operations, stepped by hand ------------------------------------------------------------------

@@ -1,21 +1,24 @@
-"""Claims as values. What a stored claim means for an attempt is proved in `tests/model`."""
+"""What a stored claim means for an attempt that wants its key, in the order that matters."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
 from onefold import ConflictingOptions, InvalidInput
-from onefold.claims import Unknown
+from onefold.claims import Busy, Mismatch, Replay, Unknown
 from onefold.model.claim import (
     RESULT_BYTES,
     ClaimKey,
     Guarantee,
     Holding,
     StoredClaim,
+    TakeOver,
     Takeover,
+    Wanted,
     decide,
     encode_result,
     refuse_leased_within,
@@ -23,6 +26,10 @@ from onefold.model.claim import (
 )
 
 NOW = 1_772_366_400_000_000
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECOND = 1_000_000
+RERUN, RESUME = 0, 1
+THEIRS = {"fingerprint": "theirs", "result": '{"a":1}'}
 KEY = ClaimKey("acme", "once", "import", "k")
 HELD = StoredClaim(
     id="claim-1",
@@ -45,9 +52,50 @@ def test_a_claim_says_how_long_its_attempt_has_been_running() -> None:
     assert HELD.running == timedelta(0), "where nothing says when it began"
 
 
-def test_a_claim_of_a_lost_transaction_has_no_lease_to_wait_for() -> None:
-    """Joined claims have none; only a broken restore could leave one held and committed."""
-    assert decide(HELD, want(KEY, lease=timedelta(seconds=1))) == Unknown("k", 7, None)
+@pytest.mark.parametrize(
+    ("row", "fingerprint", "answer"),
+    [
+        # Expired or free counts as absent, whatever else it says.
+        ({"state": Holding.SETTLED, "expires_at": NOW, **THEIRS}, "mine", (True, "me")),
+        ({"state": Holding.FREE, "expires_at": NOW + SECOND, **THEIRS}, "mine", (True, "me")),
+        # Another request is told so before it is replayed, or told to wait, or takes over.
+        ({"state": Holding.SETTLED, **THEIRS}, "mine", Mismatch("k", "theirs")),
+        ({"lease_until": NOW + SECOND, **THEIRS}, "mine", Mismatch("k", "theirs")),
+        (
+            {"lease_until": NOW - SECOND, "takeover": RERUN, **THEIRS},
+            "mine",
+            Mismatch("k", "theirs"),
+        ),
+        # Fingerprints are compared only where both have one.
+        ({"state": Holding.SETTLED, **THEIRS}, "theirs", Replay({"a": 1}, "claim-1")),
+        ({"state": Holding.SETTLED, **THEIRS}, None, Replay({"a": 1}, "claim-1")),
+        ({"state": Holding.SETTLED, "result": '{"a":1}'}, "mine", Replay({"a": 1}, "claim-1")),
+        # The stored takeover decides, and not the newcomer's.
+        ({"lease_until": NOW - SECOND, "takeover": RERUN}, None, (True, "me")),
+        ({"lease_until": NOW - SECOND, "takeover": RESUME}, None, (False, "claim-1")),
+        ({"lease_until": NOW - SECOND}, None, Unknown("k", 7, AT - timedelta(seconds=1))),
+        # Joined claims have no lease; only a broken restore could leave one held and committed.
+        ({}, None, Unknown("k", 7, None)),
+    ],
+)
+@pytest.mark.parametrize("takeover", ["rerun", "resume", "refuse"])
+def test_a_stored_claim_decides(
+    row: dict[str, Any], fingerprint: str | None, answer: object, takeover: Takeover
+) -> None:
+    wanted = Wanted(key=KEY, id="me", lease=SECOND, takeover=takeover, fingerprint=fingerprint)
+
+    decided = decide(msgspec.structs.replace(HELD, **row), wanted)
+
+    assert ((decided.fresh, decided.id) if isinstance(decided, TakeOver) else decided) == answer
+
+
+def test_a_key_at_work_is_busy_until_its_lease_ends() -> None:
+    held = msgspec.structs.replace(HELD, lease_until=NOW + SECOND)
+
+    busy = decide(held, want(KEY, lease=timedelta(seconds=5)))
+
+    assert isinstance(busy, Busy)
+    assert (busy.evidence["key"], busy.retry_after) == ("k", timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(

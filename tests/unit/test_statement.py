@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Generator
+from typing import TypeAlias, TypeVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +18,8 @@ from onefold.operations.statement import (
     compiled,
     in_schema,
     quoted,
+    run,
+    run_async,
 )
 
 STYLES: tuple[Style, ...] = ("named", "pyformat", "numbered")
@@ -152,3 +158,58 @@ def test_what_all_rows_have_in_common_is_sent_once() -> None:
 
     assert statement.arrays(array_literal) == {"id": '{"a","b"}', "queue": '{"q"}'}
     assert statement.arrays() == {"id": ["a", "b"], "queue": ["q"]}
+
+
+# --- run and run_async ----------------------------------------------------------------------------
+
+T = TypeVar("T")
+Asking: TypeAlias = Generator[str, int, T]
+Execute: TypeAlias = Callable[[str], int]
+Runner: TypeAlias = Callable[[Asking[T], Execute], T]
+
+
+def blocking(operation: Asking[T], execute: Execute) -> T:
+    return run(operation, execute)
+
+
+def awaited(operation: Asking[T], execute: Execute) -> T:
+    async def later(asked: str) -> int:
+        await asyncio.sleep(0)
+        return execute(asked)
+
+    return asyncio.run(run_async(operation, later))
+
+
+both = pytest.mark.parametrize("runner", [blocking, awaited])
+
+
+@both
+def test_an_interruption_closes_the_operation(runner: Runner[None]) -> None:
+    seen: list[type[BaseException]] = []
+
+    def operation() -> Asking[None]:
+        try:
+            yield "one"
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    def interrupted(_: str) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner(operation(), interrupted)
+
+    assert seen == [GeneratorExit]
+
+
+def test_an_execute_that_stops_iterating_is_not_taken_for_the_end() -> None:
+    def operation() -> Asking[str]:
+        yield "one"
+        return "done"
+
+    def stops(_: str) -> int:
+        return next(iter([]))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run(operation(), stops)

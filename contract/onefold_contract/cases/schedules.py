@@ -10,6 +10,7 @@ import pytest
 from onefold.errors import ConflictingOptions, ScheduleNotFound
 from onefold.model.ids import shard_of
 from onefold.model.lifecycle import Retention
+from onefold.model.schedule import tick_name
 from onefold_contract.cases.common import (
     DAY,
     HOUR,
@@ -104,6 +105,9 @@ class TestTicks:
         assert subject.deliveries.sweep() == 0
         subject.clock.advance(MICROSECOND)
         assert subject.deliveries.sweep() == 1
+
+    def test_the_key_of_a_tick_is_its_time_in_utc(self) -> None:
+        assert tick_name(0) == "1970-01-01T00:00:00Z"
 
     def test_zones_are_those_of_the_schedule(self, subject: Subject) -> None:
         subject.clock.set(datetime(2040, 6, 30, 12, tzinfo=UTC))
