@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import pytest
@@ -95,20 +95,19 @@ class TestAnswers:
         assert (job.created_at, job.state) == (subject.clock.now, "scheduled")
 
 
+RESENT: Final[list[tuple[list[dict[str, Any]], dict[str, Any]]]] = [
+    ([{"unique_key": "k"}], {}),
+    ([{}, {}], {}),
+    ([{"unique_key": "k", "idempotency_key": "publish"}], {}),
+    ([{"unique_key": "a"}, {"unique_key": "b"}], {"on_duplicate": "raise"}),
+    ([{"unique_key": "a"}], {"on_duplicate": "replace"}),
+]
+
+
 class TestLostAnswers:
     """Rule 12: a request that is sent again after a lost response is the same job."""
 
-    @pytest.mark.parametrize(
-        ("new", "options"),
-        [
-            ([{"unique_key": "k"}], {}),
-            ([{}, {}], {}),
-            ([{"unique_key": "k", "idempotency_key": "publish"}], {}),
-            ([{"unique_key": "a"}, {"unique_key": "b"}], {"on_duplicate": "raise"}),
-            ([{"unique_key": "a"}], {"on_duplicate": "replace"}),
-        ],
-        ids=str,
-    )
+    @pytest.mark.parametrize(("new", "options"), RESENT, ids=str)
     def test_it_finds_its_own_jobs_and_calls_them_new(
         self, subject: Subject, new: list[Any], options: Any
     ) -> None:

@@ -187,8 +187,9 @@ class TestTenants:
     def test_another_tenant_is_refused(self, subject: Subject, other: str) -> None:
         acme = subject.tenant("acme")
         stranger = subject.tenant(other) if other else subject
-        dead, parked = acme.enqueue("email").id, acme.enqueue("email", unique_key="k").id
+        dead = acme.enqueue("email").id
         bury(subject)
+        parked = acme.enqueue("email", unique_key="k").id
         subject.deliveries.park(subject.take_one(), ack_timeout=MINUTE)
         before = [acme.existing_job(dead), acme.existing_job(parked)]
         for job_id in (dead, parked):

@@ -166,7 +166,7 @@ class TestPublishKeysExpire:
     def test_after_a_day_or_the_time_it_was_told_it_is_forgotten(
         self, subject: Subject, said: timedelta | None
     ) -> None:
-        options = {} if said is None else {"idempotency_for": said}
+        options: Any = {} if said is None else {"idempotency_for": said}
         first = publish(subject, **options)
         complete(subject)
         subject.clock.advance((said or DAY) - MICROSECOND)

@@ -52,7 +52,7 @@ class TestRetention:
         self, subject: Subject, outcome: str, said: timedelta | None
     ) -> None:
         kept_for = said or DEFAULTS[outcome]
-        answer = subject.enqueue("email", retention=said and retention(outcome, said))
+        answer = subject.enqueue("email", retention=retention(outcome, said) if said else None)
         MOMENTS[outcome](subject)
         subject.clock.advance(kept_for - MICROSECOND)
         subject.deliveries.prune()
