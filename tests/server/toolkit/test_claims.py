@@ -170,3 +170,12 @@ async def test_a_surface_that_means_something_to_us_is_not_to_be_had(
     assert rotated.status == 200
     assert told.problem(400, "invalid_input")["field"] == "surface"
     settled.problem(404, "not_found")
+
+
+async def test_a_settle_that_is_sent_again_is_heard_once(api: Api) -> None:
+    held = await won(api)
+
+    first = await say(api, held, "settle", {"result": 1})
+    again = await say(api, held, "settle", {"result": 1})
+
+    assert first.json == again.json == {"settled": True}
