@@ -1,5 +1,6 @@
 """What needs a browser: scripts, the policy of content, live pages, the keyboard, double clicks."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.dashboard.seed import Seeded, bury, in_thread, states
 from tests.dashboard.seed_keys import detail, pages, seed_keys
 from tests.dashboard.shop_day import fill_day
 from tests.dashboard.visiting import SECRET
+from tests.fixtures.browser import PATIENCE
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.serving import serving
 
@@ -23,6 +25,15 @@ from tests.fixtures.serving import serving
 def dialect() -> Dialect:
     """The scripts do not know the database."""
     return "sqlite"
+
+
+@pytest.fixture
+def plain(browser: Browser) -> Iterator[Page]:
+    """A tab without scripts."""
+    context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(PATIENCE)
+    yield context.new_page()
+    context.close()
 
 
 def rows(page: Page) -> list[str]:
@@ -200,6 +211,24 @@ def test_the_keyboard_searches_and_opens_the_help_and_skips_to_the_content(
 
 
 # --- double clicks and dialogs --------------------------------------------------------------------
+
+
+def test_a_page_works_without_scripts(
+    onefold: Onefold, seeded: Seeded, url: str, plain: Page
+) -> None:
+    plain.goto(f"{url}/jobs/{seeded.ready}")
+    plain.get_by_role("button", name="Cancel").dblclick()
+    expect(plain.locator(".toast")).to_contain_text("The job is cancelled.")
+
+    made = in_thread(lambda: bury(onefold, 3))
+    plain.goto(f"{url}/dead?queue=many")
+    for job_id in made[:2]:
+        plain.locator(f'[data-key="{job_id}"] input').check()
+    plain.get_by_role("button", name="Drop selected").click()
+    expect(plain.locator("main")).to_contain_text("This cannot be undone.")
+    plain.get_by_role("button", name="Continue").click()
+    expect(plain.locator(".toast")).to_contain_text("2 dead letters dropped.")
+    assert rows(plain) == made[2:]
 
 
 def test_a_double_click_creates_one_api_key_and_shows_its_text(
