@@ -49,6 +49,13 @@ BAD_NAMES: Final[list[Any]] = [
 
 BAD_KEYS: Final[list[Any]] = ["", "x" * 513, "ü" * 257, "a\x00b", "a\ud800b", 7, b"bytes"]
 
+BAD_IDS: Final[list[Any]] = [
+    "", "nope", "x" * 1000, "a\x00b", None, 7, b"01920000-0000-7000-8000-000000000000",
+    "01920000000070008000000000000000", "{01920000-0000-7000-8000-000000000000}",
+    "01920000-0000-7000-8000-000000000000\n", "01920000-0000-7000-8000-00000000000g",
+    "01920000-0000-7000-8000-00000000000\u0660",
+]  # fmt: skip
+
 BAD_PAYLOADS: Final[list[Any]] = [
     math.nan, math.inf, {"deep": [1, {"er": -math.inf}]}, object(), 1j, {"a": lambda: 1},
     {None: 1}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ENDLESS, "x" * (1024 * 1024),
@@ -233,7 +240,7 @@ class TestBadQuestions:
 
     @pytest.mark.parametrize("call", ["get", "cancel", "replay", "delete", "keys.duplicates"])
     def test_an_id_that_is_none(self, subject: Subject, call: str) -> None:
-        for job_id in ("", "nope", "x" * 1000, "a\x00b", None, 7):
+        for job_id in BAD_IDS:
             assert refused_field(subject.attribute(call), job_id) == "id", job_id
 
     def test_takes_filters_and_claims(self, subject: Subject) -> None:
