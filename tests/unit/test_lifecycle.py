@@ -31,6 +31,12 @@ def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_to
     assert next_step(standing(State.RUNNING, attempt=9), Event.FAIL, now=NOW).state is State.DEAD
 
 
+def test_a_take_charges_an_attempt() -> None:
+    step = next_step(standing(State.QUEUED), Event.TAKE, now=NOW)
+
+    assert (step.state, step.attempt) == (State.RUNNING, 3)
+
+
 def test_poison_goes_before_the_last_attempt_as_a_reason() -> None:
     job = standing(State.RUNNING, attempt=5, max_attempts=5, vanished=4)
 

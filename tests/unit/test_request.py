@@ -51,3 +51,9 @@ def test_a_bucket_is_decided_by_the_given_clock() -> None:
 
     assert keys[0] == keys[1] == rule.key("email", {}, now=AT)
     assert keys[2] != keys[0]
+
+
+def test_a_rule_may_be_a_function_in_a_unique() -> None:
+    rule = Unique(key=lambda kind, payload: f"{kind}/{payload['n']}")
+
+    assert prepared(payload={"n": 7}, unique=rule).request.unique_key == "email/7"
