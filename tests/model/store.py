@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
 
-# An example is cheap here, and the interesting states are many steps away.
+# An example is cheap here, and the interesting states are many steps away. Deliveries and words are
+# drawn from what is there, and without repetition: some seeds try more often than the check allows.
 LENGTH = settings(
     deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much],
     max_examples=repetitions(35, soak=2000),
     stateful_step_count=repetitions(40, soak=60),
 )
