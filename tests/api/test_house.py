@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,12 @@ Node = TypeVar("Node", bound=ast.AST)
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    # A finalizer that formats a traceback parses, too, and Python 3.11 fails if that is meanwhile.
+    gc.disable()
+    try:
+        return ast.parse(path.read_text())
+    finally:
+        gc.enable()
 
 
 def at(path: Path, line: int) -> str:

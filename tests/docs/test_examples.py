@@ -24,11 +24,13 @@ from django.db import connections
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+from onefold import Onefold
 from onefold.django import get_onefold
 from onefold.testing.plugin import new_database
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
 from tests.fixtures.colours import Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
+from tests.fixtures.patience import LOCK
 
 
 @pytest.fixture
@@ -91,8 +93,8 @@ RUN = [pytest.param(page, marks=pytest.mark.prove) if page.stem in LONG else pag
 PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console))
 
 
-# A page with many commands starts many interpreters.
-@pytest.mark.timeout(300)
+# A page with many commands starts many interpreters: this only ends a hang.
+@pytest.mark.timeout(1800)
 # Short examples do not close connections, and Python 3.13 warns about that.
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 # The test client of Starlette prefers another version of httpx.
@@ -107,6 +109,9 @@ def test_the_examples_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delenv("ONEFOLD_DATABASE", raising=False)
+    # No example is about a locked file, and a slow disk may take seconds for a commit.
+    defaults = Onefold.__init__.__kwdefaults__ | {"busy_timeout": LOCK}
+    monkeypatch.setattr(Onefold.__init__, "__kwdefaults__", defaults)
     for module in write_files(page, tmp_path):
         sys.modules.pop(module, None)
     document = Document.parse(str(page), *PARSERS)

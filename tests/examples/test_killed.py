@@ -18,7 +18,7 @@ DEATHS = repetitions(4, soak=1000)
 @pytest.mark.parametrize(
     "story", [STORIES[0], *(pytest.param(story, marks=pytest.mark.prove) for story in STORIES[1:])]
 )
-@pytest.mark.timeout(1800 if SOAK else 300)
+@pytest.mark.timeout(1800 if SOAK else 900)
 def test_a_handler_that_is_killed_anywhere_and_run_again_has_its_effect_once(
     story: Story, world: World, handlers: ModuleType
 ) -> None:

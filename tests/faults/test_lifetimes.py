@@ -119,8 +119,14 @@ class TestClosing:
             closed.enqueue("mail")
 
     def test_a_call_that_is_under_way_is_answered_though_another_thread_closes(
-        self, postgres_url: str, migrated: str, sessions: Sessions
+        self,
+        postgres_url: str,
+        migrated: str,
+        sessions: Sessions,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        # A second try would find the object closed.
+        monkeypatch.setattr("onefold.databases.postgres.transaction.IMPATIENT", "60000")
         onefold = Onefold(sessions.url, schema=migrated)
         onefold.find()
         with ThreadPoolExecutor(1) as threads, key_held(postgres_url, migrated, "k"):

@@ -30,7 +30,7 @@ __all__ = ["until"]
 PATIENCE = HANG
 LEASE = timedelta(seconds=1)
 
-at_length = pytest.mark.timeout(repetitions(300, soak=7_200))
+at_length = pytest.mark.timeout(repetitions(900, soak=7_200))
 """For tests that kill and wait for leases to end, again and again."""
 
 

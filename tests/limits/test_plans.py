@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.timeout(180)
 
 LIMITS = {
     "limited": QueueLimits(Limit(concurrency=1_000), Limit(concurrency=2, rate="1000/s")),

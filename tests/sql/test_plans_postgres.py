@@ -33,7 +33,6 @@ from tests.fixtures.backlog import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(180)
 
 SMALL = Backlog()
 # With fewer finished jobs, to read the whole table is the right plan.

@@ -20,7 +20,6 @@ from tests.fixtures.proof import repetitions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(180)
 
 SQL = Sql("sqlite")
 SMALL = Backlog()

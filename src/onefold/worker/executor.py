@@ -247,8 +247,8 @@ class Executor:
         except BaseException as error:
             # The outcome is not valid, or the process is to end.
             self._end(held, _interrupted(held, error))
-            if not isinstance(error, Exception):
-                raise
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise  # to the loop
         else:
             self._end(held, outcome)
 
