@@ -10,57 +10,40 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "debian-packages"
 MISSING = "no-such-package"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """Commands that come before the machine's own: somebody who is not root, with an apt-get."""
-    command(tmp_path, "id", "echo 1000")
-    command(tmp_path, "apt-get", "echo apt-get was run; exit 1")
-    return tmp_path
-
-
-def command(folder: Path, name: str, does: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{does}\n")
-    path.chmod(0o755)
-
-
-def run(machine: Path, *packages: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": f"{machine}:{os.environ['PATH']}"}
-    words = ("sh", str(SCRIPT), *packages)
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_what_is_there_is_not_installed(machine: Path) -> None:
-    done = run(machine, "sh")
-
-    assert (done.returncode, done.stdout) == (0, "")
+BY_HAND = "To do it by hand: apt-get install no-such-package\n"
 
 
 @pytest.mark.parametrize(
-    ("sudo", "reason"),
+    ("sudo", "package", "told"),
     [
-        pytest.param("exit 1", "that needs root", id="nothing"),
-        pytest.param('[ "$2" = true ]', "sudo has not done it", id="true only"),
+        ("exit 1", "sh", ""),
+        ("exit 1", MISSING, f"Not installed: {MISSING} (that needs root). {BY_HAND}"),
+        (
+            '[ "$2" = true ]',
+            MISSING,
+            f"Not installed: {MISSING} (sudo has not done it). {BY_HAND}",
+        ),
+        (
+            'shift; [ "$1" = true ] || echo "as root: $*"',
+            MISSING,
+            f"as root: {SCRIPT} {MISSING}\n",
+        ),
     ],
+    ids=["there", "no sudo", "true only", "permitted"],
 )
-def test_what_sudo_does_not_permit_is_told_and_is_no_failure(
-    machine: Path, sudo: str, reason: str
+def test_what_is_missing_is_installed_or_told_and_is_no_failure(
+    tmp_path: Path, sudo: str, package: str, told: str
 ) -> None:
-    command(machine, "sudo", sudo)
+    """For somebody who is not root, with commands that come before the machine's own."""
+    commands = {"id": "echo 1000", "apt-get": "echo apt-get was run; exit 1", "sudo": sudo}
+    for name, does in commands.items():
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{does}\n")
+        path.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
-    done = run(machine, MISSING)
-
-    assert done.returncode == 0
-    assert done.stdout == (
-        f"Not installed: {MISSING} ({reason}). To do it by hand: apt-get install {MISSING}\n"
+    done = subprocess.run(
+        ("sh", str(SCRIPT), package), env=environment, capture_output=True, text=True, check=False
     )
 
-
-def test_what_sudo_permits_is_done_by_it(machine: Path) -> None:
-    command(machine, "sudo", 'shift; [ "$1" = true ] || echo "as root: $*"')
-
-    done = run(machine, MISSING)
-
-    assert (done.returncode, done.stdout) == (0, f"as root: {SCRIPT} {MISSING}\n")
+    assert (done.returncode, done.stdout) == (0, told)

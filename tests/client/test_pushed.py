@@ -11,7 +11,7 @@ from onefold import Defer, Onefold, QueueSettings
 from onefold.client import Client, PushedJob, Receiver
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
-from tests.client.running import running, running_wsgi
+from tests.http.apps_talk import served, served_wsgi
 from tests.kill.workers import until
 
 LOOPBACK = ServerSettings(
@@ -23,7 +23,7 @@ LOOPBACK = ServerSettings(
 def client(sqlite_url: str) -> Iterator[Client]:
     with Onefold(sqlite_url) as onefold:
         onefold.migrate()
-        with running(create_app(onefold, LOOPBACK)) as url, Client(url) as client:
+        with served(create_app(onefold, LOOPBACK)) as url, Client(url) as client:
             yield client
 
 
@@ -56,9 +56,9 @@ def test_a_pushed_job_is_run_and_told_of(
         receiver = Receiver(secret, dedupe=shop, mode=mode, client=client)
         receiver.process(handler)
         app = (
-            running_wsgi(receiver.wsgi)
+            served_wsgi(receiver.wsgi)
             if server == "wsgi"
-            else running(receiver.asgi, lifespan=False)
+            else served(receiver.asgi, lifespan="off")
         )
         with app as url:
             client.queues.save("payments", QueueSettings(endpoint=f"{url}/jobs", mode=mode))

@@ -15,9 +15,9 @@ from onefold.client import AsyncClient, Client, PushedJob, Receiver
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.webhooks import sign
-from tests.client.running import running_wsgi
 from tests.client.scripted import Asked, Scripted, answer, problem, refusing
 from tests.fixtures.patience import HANG
+from tests.http.apps_talk import served_wsgi
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
 OLD = "whsec_" + "b2xkb2xk" * 4
@@ -408,7 +408,7 @@ def test_a_wsgi_application_in_ack_mode_answers_first_and_works_afterwards(
 
         endpoint.act = work
         body = body_of()
-        with running_wsgi(endpoint.receiver.wsgi) as url:
+        with served_wsgi(endpoint.receiver.wsgi) as url:
             answered = httpx.post(f"{url}/jobs", content=body, headers=dict(signed(body).headers))
             assert (answered.status_code, worked.is_set()) == (202, False)
             go_on.set()

@@ -13,7 +13,7 @@ from tests.dashboard.visiting import SECRET, Visitor
 from tests.fixtures.browser import browser, visitor
 from tests.fixtures.colours import Store, pytest_pyfunc_call, store
 from tests.fixtures.served import dialect
-from tests.forms.serving import serving
+from tests.http.apps_talk import served
 
 __all__ = ["browser", "dialect", "pytest_pyfunc_call", "store", "visitor"]
 
@@ -40,7 +40,7 @@ def visit(onefold: Onefold) -> Visitor:
 def url(onefold: Onefold) -> Iterator[str]:
     """A server without API keys: visitors of this machine need no login."""
     settings = ServerSettings(anonymous=True, push=False, access_log=False, secret=SECRET)
-    with serving(create_app(onefold, settings)) as found:
+    with served(create_app(onefold, settings)) as found:
         yield found
 
 

@@ -15,7 +15,7 @@ from onefold.server import ServerSettings, create_app
 from tests.dashboard.django_project import PASSWORD
 from tests.dashboard.seed import Seeded
 from tests.fixtures.colours import Dialect, Store
-from tests.forms.serving import serving
+from tests.http.apps_talk import served
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_mounted_in_starlette_all_links_have_the_prefix(
 ) -> None:
     server = create_app(onefold, ServerSettings(anonymous=True, push=False, access_log=False))
     app = Starlette(routes=[Mount("/tools/onefold", server)], lifespan=server.lifespan)
-    with serving(app) as url:
+    with served(app) as url:
         page.goto(f"{url}/tools/onefold")
         page.get_by_role("link", name="Jobs", exact=True).click()
         page.wait_for_url(f"{url}/tools/onefold/jobs")

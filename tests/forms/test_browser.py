@@ -7,8 +7,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.fixtures.patience import HANG
 from tests.forms.conftest import Opens
-from tests.forms.serving import serving
 from tests.forms.shop import Shop
+from tests.http.apps_talk import served
 
 KEY = "input[name=onefold_key]"
 
@@ -20,7 +20,7 @@ def shop(open_shop: Opens) -> Shop:
 
 @pytest.fixture
 def url(shop: Shop) -> Iterator[str]:
-    with serving(shop.app) as url:
+    with served(shop.app) as url:
         yield url
 
 
@@ -57,7 +57,7 @@ def test_h222_back_edit_and_submit_again_offers_to_submit_as_new(
     open_shop: Opens, visitor: BrowserContext
 ) -> None:
     shop = open_shop(keeps_pages=True)
-    with serving(shop.app) as url:
+    with served(shop.app) as url:
         page = open_form(visitor, url)
         page.fill("[name=what]", "tea")
         page.fill("[name=note]", "two\nlines")
@@ -95,7 +95,7 @@ def test_the_wait_page_looks_again_until_the_order_is_there(
     open_shop: Opens, visitor: BrowserContext
 ) -> None:
     shop = open_shop(takeover="refuse", wait=None)
-    with serving(shop.app) as url:
+    with served(shop.app) as url:
         page = open_form(visitor, url)
         page.fill("[name=what]", "tea & <biscuits>")
         page.fill("[name=note]", "two\nlines")

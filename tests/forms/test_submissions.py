@@ -17,8 +17,8 @@ from tests.fixtures.colours import Store
 from tests.fixtures.patience import HANG
 from tests.forms.conftest import Opens
 from tests.forms.html import inputs, value
-from tests.forms.serving import serving
 from tests.forms.shop import SECRET, Shop
+from tests.http.apps_talk import served
 
 HTML = {"Accept": "text/html"}
 
@@ -36,7 +36,7 @@ def client(shop: Shop) -> Iterator[httpx.Client]:
 
 @contextmanager
 def visiting(shop: Shop) -> Generator[httpx.Client]:
-    with serving(shop.app) as url, httpx.Client(base_url=url, headers=HTML, timeout=HANG) as client:
+    with served(shop.app) as url, httpx.Client(base_url=url, headers=HTML, timeout=HANG) as client:
         yield client
 
 

@@ -1,4 +1,4 @@
-"""Requests to an ASGI application, message by message, and a real server around one."""
+"""Requests to an ASGI application, message by message, and real servers around applications."""
 
 import asyncio
 import socket
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import uvicorn
 
+from tests.fixtures.waitress_server import Waitress
 from tests.http.apps import App
 from tests.http.scenario_site import ALICE, LONG, Headers
 
@@ -113,8 +114,8 @@ async def lived(app: App) -> list[Message]:
 
 
 @contextmanager
-def served(app: App, *, lifespan: Literal["on", "off"] = "on") -> Generator[tuple[str, int]]:
-    """A real uvicorn on loopback, in a thread with a loop of its own; gives its address."""
+def served(app: App, *, lifespan: Literal["on", "off"] = "on") -> Generator[str]:
+    """A real uvicorn on loopback, in a thread with a loop of its own; gives its URL."""
     listening = socket.create_server(("127.0.0.1", 0))
     configuration = uvicorn.Config(
         app, log_config=None, lifespan=lifespan, timeout_graceful_shutdown=5
@@ -123,8 +124,18 @@ def served(app: App, *, lifespan: Literal["on", "off"] = "on") -> Generator[tupl
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        yield listening.getsockname()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(LONG)
         listening.close()
+
+
+@contextmanager
+def served_wsgi(app: Any) -> Generator[str]:
+    """A real waitress on loopback; gives its URL."""
+    server = Waitress(app)
+    try:
+        yield f"http://{server.host}:{server.port}"
+    finally:
+        server.stop()

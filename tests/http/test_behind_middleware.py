@@ -36,8 +36,8 @@ def behind_others(app: Any) -> App:
 def browsing(app: App) -> Generator[httpx.Client]:
     """Serves an application to a browser."""
     with (
-        served(app, lifespan="off") as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", headers=BROWSER) as client,
+        served(app, lifespan="off") as url,
+        httpx.Client(base_url=url, headers=BROWSER) as client,
     ):
         yield client
 

@@ -116,9 +116,9 @@ def test_h135_an_exception_is_answered_as_its_retry_and_logged(
         seen.append(error)
         return JSONResponse("not sent", 500)
 
-    with served(app) as (host, port):
-        url, headers = f"http://{host}:{port}/pay", {"Idempotency-Key": "k"}
-        first, retry = (httpx.post(url, headers=headers) for _ in range(2))
+    with served(app) as url:
+        headers = {"Idempotency-Key": "k"}
+        first, retry = (httpx.post(f"{url}/pay", headers=headers) for _ in range(2))
 
     assert (first.status_code, first.json()["code"]) == (500, "attempt_failed")
     assert (first.status_code, first.content) == (retry.status_code, retry.content)
@@ -177,8 +177,8 @@ async def test_h140_a_handler_whose_client_left_comes_to_its_end(open_site: Open
     gate = Gate()
     site.shop.script = Script(gate=gate)
     headers = {"Idempotency-Key": "k", "Authorization": ALICE, "Content-Type": "application/json"}
-    with served(fastapi_app(site.shop)) as address:
-        connection = HTTPConnection(*address)
+    with served(fastapi_app(site.shop)) as url:
+        connection = HTTPConnection(url.removeprefix("http://"))
         connection.request("POST", "/pay", body, headers)
         assert await asyncio.to_thread(gate.entered.wait, LONG)
         connection.close()

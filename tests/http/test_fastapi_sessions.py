@@ -108,11 +108,11 @@ def plain_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool)
 @contextmanager
 def client_of(app: fastapi.FastAPI) -> Generator[Callable[..., httpx.Response]]:
     """Posts to a real server."""
-    with served(app) as (host, port):
+    with served(app) as url:
 
         def post(amount: object, key: str = "k") -> httpx.Response:
             headers = {"Idempotency-Key": key}
-            return httpx.post(f"http://{host}:{port}/pay", json={"amount": amount}, headers=headers)
+            return httpx.post(f"{url}/pay", json={"amount": amount}, headers=headers)
 
         yield post
 

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from tests.fixtures.patience import HANG
-from tests.fixtures.waitress_server import Waitress
 from tests.http import sync_modes
 from tests.http.apps import asgi_client, starlette_client
+from tests.http.apps_talk import served_wsgi
 from tests.http.scenario import Scenario
 from tests.http.scenario_modes import (
     LEASED_POSTGRES,
@@ -99,17 +99,15 @@ async def test_h113_of_many_at_once_one_runs_and_none_fails(
     open_site: OpenSite, make: Callable[[Shop], Any]
 ) -> None:
     site = await open_site()
-    server = Waitress(make(site.shop))
-    url = f"http://{server.host}:{server.port}/pay"
     headers = {"Idempotency-Key": "k", "Authorization": ALICE, "Content-Type": "text/plain"}
 
-    def post() -> int:
-        return httpx.post(url, content=b"{}", headers=headers, timeout=HANG).status_code
+    with served_wsgi(make(site.shop)) as url:
 
-    try:
+        def post() -> int:
+            answer = httpx.post(f"{url}/pay", content=b"{}", headers=headers, timeout=HANG)
+            return answer.status_code
+
         statuses = await asyncio.gather(*(asyncio.to_thread(post) for _ in range(24)))
-    finally:
-        server.stop()
 
     assert set(statuses) <= {201, 409}
     assert (site.shop.runs, site.payments) == (1, [1])

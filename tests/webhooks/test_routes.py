@@ -1,7 +1,5 @@
 """A webhook, or a receiver of pushed jobs, at a route of Starlette or FastAPI: no redirect."""
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import fastapi
@@ -12,11 +10,10 @@ from starlette.applications import Starlette
 from onefold import InvalidInput, Onefold
 from onefold.client import Client, PushedJob, Receiver
 from onefold.web.fastapi import receives as fastapi_receives
-from onefold.web.webhooks import Received, StandardWebhooks, Webhook, sign
+from onefold.web.webhooks import Received, StandardWebhooks, Webhook
+from tests.client.test_receiver import SECRET, body_of, signed
 from tests.http.apps_talk import served
 
-SECRET = "whsec_" + "c2VjcmV0" * 4
-JOB = "0199d0a0-0000-7000-8000-000000000001"
 PATH = "/hooks/payments"
 
 
@@ -40,23 +37,11 @@ def receiver(webhook: Webhook) -> Receiver:
 
 def post(app: Any, path: str = PATH) -> list[int]:
     """Two deliveries, over a real socket, by a sender that follows no redirect."""
-    job = {
-        "id": JOB,
-        "queue": "payments",
-        "payload": 5,
-        "attempt": 1,
-        "maxAttempts": 8,
-        "deferCount": 0,
-        "createdAt": "2026-11-15T10:00:00.000Z",
-        "kind": "pay",
-        "fence": 1,
-        "generation": 0,
-    }
-    body = json.dumps(job).encode()
-    headers = dict(sign(SECRET, id=JOB, body=body, now=datetime.now(UTC)))
-    with served(app) as (host, port):
-        url = f"http://{host}:{port}{path}"
-        return [httpx.post(url, content=body, headers=headers).status_code for _ in range(2)]
+    body = body_of(payload=5)
+    headers = dict(signed(body).headers)
+    with served(app) as url:
+        sent = [httpx.post(f"{url}{path}", content=body, headers=headers) for _ in range(2)]
+    return [answer.status_code for answer in sent]
 
 
 @pytest.mark.parametrize(("make", "kind"), [(Starlette, "webhook"), (fastapi.FastAPI, "receiver")])

@@ -3,7 +3,6 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import httpx
 import pytest
@@ -11,8 +10,7 @@ import pytest
 from onefold.web.webhooks import Received, Stripe, Twilio, Webhook
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
-from tests.fixtures.waitress_server import Waitress
-from tests.http.apps_talk import served
+from tests.http.apps_talk import served, served_wsgi
 from tests.webhooks import senders
 from tests.webhooks.senders import SECRET
 
@@ -22,24 +20,14 @@ PATH = "/hooks/a%20b?x=%27y&z=1"
 
 
 @contextmanager
-def by_asgi(hook: Webhook) -> Generator[httpx.Client]:
-    with (
-        served(hook.asgi, lifespan="off") as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}") as client,
-    ):
+def visited(hook: Webhook, server: str) -> Generator[httpx.Client]:
+    serving = served_wsgi(hook.wsgi) if server == "wsgi" else served(hook.asgi, lifespan="off")
+    with serving as url, httpx.Client(base_url=url) as client:
         yield client
 
 
-@contextmanager
-def by_wsgi(hook: Webhook) -> Generator[httpx.Client]:
-    server = Waitress(hook.wsgi)
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
-        yield client
-    server.stop()
-
-
-@pytest.mark.parametrize("serving", [by_asgi, by_wsgi])
-def test_w033_w037_w038_a_server(store: Store, effects: Effects, serving: Any) -> None:
+@pytest.mark.parametrize("server", ["asgi", "wsgi"])
+def test_w033_w037_w038_a_server(store: Store, effects: Effects, server: str) -> None:
     onefold = store.open()
     stripe = Webhook(onefold, Stripe(SECRET), name="stripe", max_body=10_000)
     twilio = Webhook(onefold, Twilio(SECRET, PUBLIC), name="twilio")
@@ -58,12 +46,12 @@ def test_w033_w037_w038_a_server(store: Store, effects: Effects, serving: Any) -
         answer = client.post("/hooks", content=sent, headers=dict(asked.headers))
         return int(answer.status_code)
 
-    with serving(stripe) as client:
+    with visited(stripe, server) as client:
         assert [post(), post(), post(in_pieces=True)] == [200, 200, 200]
         assert post(secret="forged") == 401
         assert [post(b"x" * 10_001), post(b"x" * 10_001, in_pieces=True)] == [413, 413]
         assert client.get("/hooks").status_code == 405
-    with serving(twilio) as client:
+    with visited(twilio, server) as client:
         asked, body = senders.twilio_form({"Sid": "1", "Empty": ""}, url=PUBLIC, path=PATH)
         request = client.build_request("POST", PATH, content=body, headers=dict(asked.headers))
         assert client.send(request).status_code == 200

@@ -12,7 +12,7 @@ from starlette.routing import Mount
 
 from onefold import Onefold
 from onefold.server import ServerSettings, create_app
-from tests.forms.serving import serving
+from tests.http.apps_talk import served
 
 PUBLISH = "#operations-publish-publishJob"
 
@@ -20,7 +20,7 @@ PUBLISH = "#operations-publish-publishJob"
 @contextmanager
 def opened(visitor: BrowserContext, app: Any, prefix: str = "") -> Generator[Page]:
     """The page. At the end, it has broken no policy and asked no other host."""
-    with serving(app) as url:
+    with served(app) as url:
         page = visitor.new_page()
         complaints: list[str] = []
         hosts: set[str | None] = set()

@@ -1,8 +1,9 @@
-"""What a reader gets."""
+"""From runs to what a reader gets: who runs when, medians, ratios, targets, costs."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -10,21 +11,59 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from bench.report import (
-    document,
-    figures_table,
-    ratios_table,
-)
+from bench.report import document, figures_table, ratios_table
+from bench.rounds import EXTRA, measure
 from bench.values import Target
-from tests.bench.laps import ONEFOLD, PEER, RAW, costly, measurement, quiet_runs, run
+from bench.verdict import complete, verdicts
+from tests.bench.laps import (
+    ONEFOLD,
+    PEER,
+    RAW,
+    costly,
+    lap,
+    marked,
+    measurement,
+    quiet_runs,
+    run,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from bench.values import Contestant, Lap, Run
 
 FACTS: dict[str, dict[str, Any]] = {"machine": {"cores": 2}, "versions": {"python": "3.11"}}
 SET_ASIDE = run(ONEFOLD, 1, turn=3, set_aside=True)
 RUNS = [*quiet_runs(ONEFOLD, 100), *quiet_runs(RAW, 200), *quiet_runs(PEER, 50), SET_ASIDE]
 MEASUREMENT = measurement(Target("onefold", "raw", 0.85), Target("onefold", "peer", 1.5))
+QUIET, STORM = 0.0, 0.5
+
+
+def measured(rounds: int, steal: dict[str, list[float]]) -> list[Run]:
+    """The runs of a measurement in which contestants meet these shares of steal, in turn."""
+    met: dict[str, list[float]] = defaultdict(list)
+
+    def play(contestant: Contestant) -> Lap:
+        turns = steal.get(contestant.name, [])
+        turn = len(met[contestant.name])
+        met[contestant.name].append(turns[turn] if turn < len(turns) else QUIET)
+        return lap(1000, steal=met[contestant.name][-1])
+
+    return list(measure(measurement(), rounds, play))
+
+
+def test_contestants_alternate_and_a_run_that_was_stolen_from_is_repeated() -> None:
+    runs = measured(3, {"raw": [QUIET, STORM]})
+
+    assert [run.contestant for run in runs] == [*["onefold", "raw", "peer"] * 3, "raw"]
+    assert [run.turn for run in runs if run.set_aside] == [1]
+
+
+def test_nobody_runs_more_than_the_extra_rounds_and_every_run_is_kept() -> None:
+    runs = measured(3, {"raw": [STORM] * 99})
+
+    assert len([run for run in runs if run.contestant == "raw" and run.set_aside]) == 3 + EXTRA
+    assert len(runs) == 9 + EXTRA
 
 
 def printed(table: Table) -> str:
@@ -44,6 +83,8 @@ def test_the_ratios_say_what_was_wanted_and_whether_it_is_reached() -> None:
 
     assert [MEASUREMENT.name, "onefold", "raw", "jobs/s", "0.50", "≥ 0.85", "no"] in found
     assert [MEASUREMENT.name, "onefold", "peer", "jobs/s", "2.00", "≥ 1.50", "yes"] in found
+    assert complete([MEASUREMENT], 3, RUNS) == [MEASUREMENT]
+    assert complete([MEASUREMENT], 4, RUNS) == [], "it was interrupted"
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
@@ -74,3 +115,15 @@ def test_the_figures_say_what_a_job_costs() -> None:
         "background_us": pytest.approx(10),
         "wal_bytes": 1000,
     }
+
+
+@pytest.mark.parametrize(("value", "reached"), [(3.9, True), (4.0, True), (4.1, False)])
+def test_a_target_may_be_a_ratio_of_another_reading_that_is_not_to_be_more(
+    value: float, *, reached: bool
+) -> None:
+    target = Target("onefold", "raw", at_most=1, reading="p50 ms")
+
+    (verdict,) = verdicts(measurement(target), [marked(ONEFOLD, value), marked(RAW, 4)])
+
+    assert verdict.value == pytest.approx(value / 4)
+    assert verdict.reached is reached
