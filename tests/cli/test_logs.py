@@ -20,19 +20,6 @@ def read(made: logging.LogRecord) -> dict[str, Any]:
     return found
 
 
-def test_a_line_of_json_says_when_who_and_what() -> None:
-    found = read(record(job_id="x", order=7))
-
-    assert found.pop("time").endswith("Z")
-    assert found == {
-        "level": "info",
-        "logger": "app",
-        "message": "hello ann",
-        "job_id": "x",
-        "order": 7,
-    }
-
-
 def test_an_exception_is_a_field() -> None:
     made = record()
     try:

@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,10 @@ def test_an_empty_database_says_what_to_do_next(operate: Operate, onefold: Onefo
     assert read(operate("workers", "--json")) == []
 
 
-def on_terminal(columns: int, *arguments: str, folder: Path, **variables: str) -> str:
-    """What the command prints on a terminal of this width."""
+def on_terminal(
+    columns: int, *arguments: str, folder: Path, quit_at: str = "", **variables: str
+) -> str:
+    """What the command prints on a terminal of this width; q is pressed at a text."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     hidden = {"COLUMNS", "LINES", "NO_COLOR"}
@@ -73,19 +76,19 @@ def on_terminal(columns: int, *arguments: str, folder: Path, **variables: str) -
         cwd=folder,
         stdout=follower,
         stderr=follower,
-        stdin=subprocess.DEVNULL,
+        stdin=follower if quit_at else subprocess.DEVNULL,
         env={**env, "TERM": "xterm-256color", **variables},
     ) as process:
         os.close(follower)
-        parts: list[bytes] = []
-        try:
+        printed = b""
+        with suppress(OSError):  # the terminal is closed
             while part := os.read(leader, 65536):
-                parts.append(part)
-        except OSError:  # the terminal is closed
-            pass
+                printed += part
+                if quit_at and quit_at.encode() in printed:
+                    os.write(leader, b"q")
         os.close(leader)
     assert process.returncode == 0
-    return b"".join(parts).decode().replace("\r\n", "\n")
+    return printed.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("columns", [40, 80])

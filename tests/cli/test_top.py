@@ -1,13 +1,7 @@
 """`onefold top`, driven by its keys on a screen of 80 columns and 24 lines."""
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import termios
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +11,9 @@ from textual.widgets import Input, Static
 
 from onefold import Onefold
 from onefold.cli.top_screen import Rows, Top
-from tests.cli.conftest import ONEFOLD, Operate
+from tests.cli.conftest import Operate
 from tests.cli.test_operators import MINUTE, bury, states
+from tests.cli.test_status import on_terminal
 from tests.fixtures.place import Place
 
 DAY = timedelta(days=1)
@@ -222,24 +217,7 @@ async def test_a_failure_to_read_is_shown_and_the_screen_stays(onefold: Onefold)
 def test_the_real_command_runs_on_a_terminal(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
         fill(onefold)
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with subprocess.Popen(
-        [ONEFOLD, "top", "--database", sqlite_url, "--every", "100ms"],
-        cwd=tmp_path,
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "TERM": "xterm-256color"},
-    ) as process:
-        os.close(follower)
-        printed = b""
-        while b"mail" not in printed:
-            printed += os.read(leader, 65536)
-        os.write(leader, b"q")
-        with suppress(OSError):  # the terminal is closed
-            while os.read(leader, 65536):
-                pass
-        os.close(leader)
 
-    assert process.returncode == 0
+    command = ("top", "--database", sqlite_url, "--every", "100ms")
+
+    assert "mail" in on_terminal(80, *command, folder=tmp_path, quit_at="mail")

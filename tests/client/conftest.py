@@ -10,9 +10,10 @@ import pytest
 
 from onefold.client import AsyncClient, AsyncRemoteEvents, Client, RemoteEvent
 from tests.client.running import stage
+from tests.fixtures.colours import pytest_pyfunc_call
 from tests.fixtures.place import place, postgres_place
 
-__all__ = ["connect", "place", "postgres_place", "stage"]
+__all__ = ["connect", "place", "postgres_place", "pytest_pyfunc_call", "stage"]
 
 FAST: dict[str, Any] = {
     "first_pause": timedelta(milliseconds=1),

@@ -28,13 +28,15 @@ class Asked(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The connection is reset after so many bytes of an answer; None is before the request."""
+    """The connection is reset after so many bytes of an answer, or after these."""
 
-    after: int | None = 0
+    after: int | bytes = 0
 
 
 class Silence(NamedTuple):
-    """Nothing is answered, and the connection stays open."""
+    """Nothing is answered but the beginning of an answer, and the connection stays open."""
+
+    after: bytes = b""
 
 
 class Trickle(NamedTuple):
@@ -104,10 +106,8 @@ class Scripted:
     def _talk(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
             while (asked := _read(stream)) is not None:
-                with self._lock:
-                    self.asked.append(asked)
-                    act = self._act(asked)
-                if not _perform(act, connection, stream):
+                self.asked.append(asked)
+                if not _perform(self._act(asked), connection, stream):
                     return
 
 
@@ -131,8 +131,8 @@ def _read(stream: Any) -> Asked | None:
 def _perform(act: Act, connection: socket.socket, stream: Any) -> bool:
     """Whether the connection goes on."""
     if isinstance(act, Cut):
-        if act.after:
-            connection.sendall(answer(201, {"id": "x" * 5000})[: act.after])
+        whole = answer(201, {"id": "x" * 5000})
+        connection.sendall(act.after if isinstance(act.after, bytes) else whole[: act.after])
         # A reset, and no orderly end.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
@@ -140,6 +140,7 @@ def _perform(act: Act, connection: socket.socket, stream: Any) -> bool:
         connection.sendall(act.after)
         return False
     if isinstance(act, Silence):
+        connection.sendall(act.after)
         stream.readline()
         return False
     if isinstance(act, Trickle):

@@ -20,7 +20,7 @@ import pytest
 
 from onefold import Enqueued, NewJob
 from onefold.client import AsyncClient, Client
-from tests.client.cutting import FATES, cutting
+from tests.client.cutting import FATES, Cutting
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
 from tests.fixtures.serving import Serving, serving
@@ -154,7 +154,7 @@ def test_a_publish_makes_one_job_whatever_is_cut_and_whoever_is_killed(
     place: Place, tmp_path: Path, publish: Callable[[str, Told], Answers]
 ) -> None:
     seed = random.randrange(2**32)
-    with at(place, tmp_path) as server, cutting(server.port, seed=seed) as wire:
+    with at(place, tmp_path) as server, Cutting(server.port, seed=seed) as wire:
         with Client(server.url) as client:
             client.queues.save("email")
         killer = Killer(server, random.Random(seed))
@@ -189,7 +189,7 @@ def test_a_post_that_is_no_publish_is_answered_as_the_first_time(
 ) -> None:
     seed = random.randrange(2**32)
     number = repetitions(30, soak=300)
-    with at(place, tmp_path) as server, cutting(server.port, seed=seed) as wire:
+    with at(place, tmp_path) as server, Cutting(server.port, seed=seed) as wire:
         with Client(server.url) as client:
             client.queues.save("email")
             new_jobs = [NewJob("mail", {"n": n}, queue="email") for n in range(number)]

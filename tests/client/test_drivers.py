@@ -1,7 +1,6 @@
 """Both drivers against a server that answers, cuts, trickles and keeps silent."""
 
 import asyncio
-import json
 from datetime import timedelta
 from itertools import chain, repeat
 from typing import Any
@@ -61,13 +60,6 @@ def test_an_answer_that_is_cut_anywhere_is_no_answer(connect: Connect, end: Any)
 
     assert {enqueued.id for enqueued in answers} == {JOB}
     assert len(server.asked) == 2 * len(lengths)
-
-
-def test_a_kept_connection_that_was_closed_meanwhile_is_no_failure(connect: Connect) -> None:
-    with Scripted([MADE, Close(), MADE]) as server:
-        client = connect(server.url)
-        client.enqueue("mail", queue="email")
-        assert client.enqueue("mail", queue="email").id == JOB
 
 
 def test_connections_are_kept(connect: Connect) -> None:
@@ -147,6 +139,11 @@ def test_the_api_key_goes_along_and_is_shown_to_nobody(connect: Connect) -> None
         (problem(404, "queue_not_found", queue="q"), QueueNotFound, {"queue": "q"}),
         (problem(401, "unauthenticated"), NotAuthorized, {"code": "unauthenticated"}),
         (problem(403, "forbidden"), NotAuthorized, {"code": "forbidden"}),
+        (
+            problem(429, "rate_limited", Retry_After="3600"),
+            RateLimited,
+            {"retry_after": timedelta(hours=1)},
+        ),
         (problem(413, "too_large", requestId="r1"), ServerError, {"request_id": "r1"}),
         (answer(404, {"detail": "Not Found"}), ServerError, {"code": "", "detail": "Not Found"}),
         (answer(418), ServerError, {"answered": 418, "detail": "the response is empty"}),
@@ -160,14 +157,6 @@ def test_a_problem_is_the_error_that_it_is_in_process(
 
     assert {name: getattr(raised.value, name) for name in fields} == fields
     assert len(server.asked) == 1
-
-
-def test_a_rate_limit_says_when_to_come_back(connect: Connect) -> None:
-    limited = problem(429, "rate_limited", Retry_After="3600")
-    with Scripted([limited]) as server, pytest.raises(RateLimited) as refused:
-        connect(server.url).enqueue("mail", queue="email")
-
-    assert refused.value.retry_after == timedelta(hours=1)
 
 
 def test_a_page_of_some_proxy_is_quoted(connect: Connect) -> None:
@@ -226,36 +215,3 @@ def test_an_async_client_belongs_to_one_loop() -> None:
             other.run(use(client, close=False))
         one.run(client.close())
         other.run(use(client, close=True))
-
-
-def test_bodies_are_json_of_the_wires_names(connect: Connect) -> None:
-    with Scripted([MADE]) as server:
-        connect(server.url).enqueue(
-            "mail",
-            {"to": 2**70},
-            queue="email",
-            delay=timedelta(seconds=90),
-            max_attempts=8,
-            unique_key="mail:1",
-            tags=["a"],
-            metadata={"by": "me"},
-            on_duplicate="replace",
-            max_wait=timedelta(minutes=1),
-            idempotency_key="order:1",
-            request_id="r1",
-        )
-
-    (asked,) = server.asked
-    assert json.loads(asked.body) == {
-        "kind": "mail",
-        "payload": {"to": 2**70},
-        "delay": 90.0,
-        "maxAttempts": 8,
-        "uniqueKey": "mail:1",
-        "tags": ["a"],
-        "metadata": {"by": "me"},
-        "onDuplicate": "replace",
-        "maxWait": 60.0,
-        "idempotencyKey": "order:1",
-    }
-    assert asked.headers["x-request-id"] == "r1"

@@ -216,75 +216,65 @@ def test_a_server_that_was_killed_is_come_back_to(
     assert gap.data["after"] == seen.id
 
 
-async def _impatient(url: str) -> list[str]:
-    async with AsyncClient(url) as client, client.events(event=["jobs.enqueued"]) as events:
+async def test_a_wait_that_is_given_up_loses_nothing(stage: Stage) -> None:
+    async with AsyncClient(stage.url) as client, client.events(event=["jobs.enqueued"]) as events:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(events), 0.01)
         await client.enqueue("mail", queue="email")
-        heard = await anext(events)
-        return [heard.name]
+
+        assert (await anext(events)).name == "jobs.enqueued"
 
 
-def test_a_wait_that_is_given_up_loses_nothing(stage: Stage) -> None:
-    assert asyncio.run(_impatient(stage.url)) == ["jobs.enqueued"]
-
-
-async def _glanced(url: str) -> list[int]:
-    heard: list[int] = []
-    async with AsyncClient(url) as client:
-        events = client.events()
-        while len(heard) < 2:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0):
-                    heard.append((await anext(events)).data["n"])
-            await asyncio.sleep(0)
-        await events.close()
-    return heard
-
-
-def test_who_only_ever_glances_is_connected_again_too() -> None:
+async def test_who_only_ever_glances_is_connected_again_too() -> None:
     """Neither a pause nor a connection is begun anew by every wait."""
     script = [Close(HEAD + told("retry: 50", event(number)) + END) for number in (1, 2)]
+    heard: list[int] = []
     with Scripted(script) as server:
-        assert asyncio.run(_glanced(server.url)) == [1, 2]
+        async with AsyncClient(server.url) as client:
+            events = client.events()
+            while len(heard) < 2:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0):
+                        heard.append((await anext(events)).data["n"])
+                await asyncio.sleep(0)
+            await events.close()
+
+    assert heard == [1, 2]
 
 
-async def _closed_midway(server: Scripted) -> None:
-    async with AsyncClient(server.url, tries=1) as client:
-        events = client.events()
-        waiting = asyncio.ensure_future(anext(events))
-        while not server.asked:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
-        await events.close()
-        with pytest.raises(StopAsyncIteration):
-            await waiting
-
-
-def test_a_close_in_the_middle_of_connecting_is_an_end_and_no_failure() -> None:
-    with Scripted([Silence()]) as server:
-        asyncio.run(_closed_midway(server))
-
-
-async def _left_alone(server: Scripted) -> list[Any]:
-    told: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    async with AsyncClient(server.url) as client:
-        waiting = asyncio.ensure_future(anext(client.events()))
-        while not server.asked:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait((waiting,))
-        del waiting
-    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - there is no event to wait for
+async def asked(server: Scripted) -> None:
+    """Until a request has come."""
+    while not server.asked:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
-    gc.collect()
-    return told
 
 
-def test_events_that_nobody_wants_any_more_end_with_their_client_and_in_silence() -> None:
+async def test_a_close_in_the_middle_of_connecting_is_an_end_and_no_failure() -> None:
     with Scripted([Silence()]) as server:
-        assert asyncio.run(_left_alone(server)) == []
+        async with AsyncClient(server.url, tries=1) as client:
+            events = client.events()
+            waiting = asyncio.ensure_future(anext(events))
+            await asked(server)
+            await events.close()
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+
+
+async def test_events_that_nobody_wants_any_more_end_with_their_client_and_in_silence() -> None:
+    said: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    with Scripted([Silence()]) as server:
+        async with AsyncClient(server.url) as client:
+            waiting = asyncio.ensure_future(anext(client.events()))
+            await asked(server)
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+            del waiting
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)
+        gc.collect()
+
+    assert said == []
 
 
 def test_a_stream_that_was_heard_is_waited_for_anew() -> None:

@@ -1,12 +1,12 @@
 """What an enqueue makes of its answers, and of batches that are too large for one request."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from onefold import Fixed, NewJob, Retention, Unique
+from onefold import NewJob, Unique
 from onefold.client import publish
 from onefold.errors import InvalidInput, KeyReused
 from onefold.model.job import Job
@@ -93,20 +93,6 @@ def test_a_key_of_a_field_that_is_not_there_is_refused_before_anything_is_sent(
     assert server.asked == []
 
 
-def test_a_job_may_have_its_own_backoff_and_retention(connect: Connect) -> None:
-    with Scripted([MADE]) as server:
-        connect(server.url).enqueue(
-            "mail",
-            queue="email",
-            backoff=Fixed(timedelta(seconds=3)),
-            retention=Retention(dead=timedelta(days=1)),
-        )
-
-    body = json.loads(server.asked[0].body)
-    assert body["backoff"] == {"type": "fixed", "base": 3.0}
-    assert body["retention"] == {"completed": None, "dead": 86400.0, "cancelled": None}
-
-
 @pytest.mark.parametrize(
     ("options", "field"),
     [
@@ -151,29 +137,22 @@ def test_a_batch_is_answered_in_the_order_of_the_call_whatever_the_queues(connec
     }
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "sizes"), [("MOST", 4, [4, 4, 2]), ("MOST_BYTES", 700, [2, 2, 2, 2, 2])]
+)
 def test_more_than_a_request_takes_are_several(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(publish, "MOST", 4)
+    monkeypatch.setattr(publish, limit, most)
+    new_jobs = [NewJob("mail", {"n": n, "text": "x" * 200}, queue="a") for n in range(10)]
     with Scripted(batches) as server:
         client = connect(server.url)
-        many = client.enqueue_many([NewJob("mail", {"n": n}, queue="a") for n in range(10)])
+        many = client.enqueue_many(new_jobs)
         assert len(client.enqueue_many([])) == 0
 
     assert len(many) == 10
-    assert [len(json.loads(asked.body)["items"]) for asked in server.asked] == [4, 4, 2]
-    assert len({asked.key for asked in server.asked}) == 3
-
-
-def test_a_request_is_no_larger_than_the_server_takes(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publish, "MOST_BYTES", 300)
-    large = [NewJob("mail", {"n": n, "text": "x" * 200}, queue="a") for n in range(3)]
-    with Scripted(batches) as server:
-        assert len(connect(server.url).enqueue_many(large)) == 3
-
-    assert len(server.asked) == 3
+    assert [len(json.loads(asked.body)["items"]) for asked in server.asked] == sizes
+    assert len({asked.key for asked in server.asked}) == len(sizes)
 
 
 def test_a_retried_batch_has_the_same_key_and_its_plain_items_are_no_duplicates(

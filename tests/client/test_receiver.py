@@ -17,7 +17,7 @@ from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.webhooks import sign
 from tests.client.scripted import Asked, Scripted, answer, problem, refusing
 from tests.fixtures.patience import HANG
-from tests.http.apps_talk import served_wsgi
+from tests.http.apps_talk import Talk, part, served_wsgi
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
 OLD = "whsec_" + "b2xkb2xk" * 4
@@ -123,15 +123,6 @@ def test_a_job_is_run_once_however_often_it_comes(colour: str, onefold: Onefold)
     assert "amount" not in repr(job)
 
 
-def test_what_failed_is_undone_and_comes_again(colour: str, onefold: Onefold) -> None:
-    endpoint = Endpoint(colour, dedupe=onefold)
-    endpoint.act = raising(ZeroDivisionError("by nought"))
-    assert endpoint.send().status == 500
-    endpoint.act = lambda _: None
-    assert endpoint.send(attempt=2, fence=2).status == 200
-    assert [job.attempt for job in endpoint.seen] == [1, 2]
-
-
 def test_a_fresh_replay_is_run_again(colour: str, onefold: Onefold) -> None:
     endpoint = Endpoint(colour, dedupe=onefold)
     endpoint.send()
@@ -149,37 +140,41 @@ def test_the_same_id_with_another_payload_is_refused(colour: str, onefold: Onefo
     assert len(endpoint.seen) == 1
 
 
-@pytest.mark.parametrize("style", ["returned", "raised"])
+OUTCOMES: list[tuple[Exception, int, str | None]] = [
+    (Defer(timedelta(seconds=30)), 503, "30"),
+    (Retry(timedelta(seconds=9)), 500, "9"),
+    (Retry(), 500, None),
+    (Bury("never"), 500, None),
+    (Cancel("not wanted"), 200, None),
+]
+ERRORS: list[tuple[Exception, int, str | None]] = [
+    (ZeroDivisionError("by nought"), 500, None),
+    (Busy(key="k", retry_after=timedelta(seconds=4)), 503, "4"),
+]
+
+
 @pytest.mark.parametrize(
-    ("outcome", "status", "wait"),
-    [
-        (Defer(timedelta(seconds=30)), 503, "30"),
-        (Retry(timedelta(seconds=9)), 500, "9"),
-        (Retry(), 500, None),
-        (Bury("never"), 500, None),
-        (Cancel("not wanted"), 200, None),
-    ],
+    ("outcome", "status", "wait", "is_raised"),
+    [*((*one, False) for one in OUTCOMES), *((*one, True) for one in (*OUTCOMES, *ERRORS))],
 )
-def test_a_handler_ends_as_that_of_any_job(
-    colour: str, onefold: Onefold, *, outcome: Exception, status: int, wait: str | None, style: str
+def test_what_a_handler_has_not_done_is_undone_and_comes_again(
+    colour: str,
+    onefold: Onefold,
+    *,
+    outcome: Exception,
+    status: int,
+    wait: str | None,
+    is_raised: bool,
 ) -> None:
     endpoint = Endpoint(colour, dedupe=onefold)
-    endpoint.act = raising(outcome) if style == "raised" else lambda _: outcome
+    endpoint.act = raising(outcome) if is_raised else lambda _: outcome
 
     told = endpoint.send()
 
     assert (told.status, header(told, "Retry-After")) == (status, wait)
-    endpoint.send(attempt=2)
-    assert len(endpoint.seen) == 2
-
-
-def test_somebody_else_at_work_is_no_failure(colour: str, onefold: Onefold) -> None:
-    endpoint = Endpoint(colour, dedupe=onefold)
-    endpoint.act = raising(Busy(key="k", retry_after=timedelta(seconds=4)))
-
-    told = endpoint.send()
-
-    assert (told.status, header(told, "Retry-After")) == (503, "4")
+    endpoint.act = lambda _: None
+    assert endpoint.send(attempt=2).status == 200
+    assert [job.attempt for job in endpoint.seen] == [1, 2]
 
 
 def test_a_delivery_beside_one_at_work_is_told_to_come_later(
@@ -361,37 +356,19 @@ def test_in_standard_mode_a_client_says_what_an_answer_cannot(onefold: Onefold) 
     assert told.words == [("nack", {"fence": 1, "retryable": False, "reason": "never"})]
 
 
-def test_an_asgi_application_in_ack_mode_answers_first_and_works_afterwards(
+async def test_an_asgi_application_in_ack_mode_answers_first_and_works_afterwards(
     onefold: Onefold,
 ) -> None:
-    told, order = Told(), list[str]()
-
-    async def talk(url: str) -> None:
-        body = body_of()
-        async with AsyncClient(url) as client:
-            endpoint = Endpoint("async", dedupe=onefold, mode="ack", client=client)
-            endpoint.act = lambda _: order.append("worked")
-
-            async def receive() -> dict[str, Any]:
-                return {"type": "http.request", "body": body}
-
-            async def send(message: Any) -> None:
-                order.append(f"{message['type']} {message.get('status', '')}".strip())
-
-            headers = [(name.encode(), value.encode()) for name, value in signed(body).headers]
-            scope: dict[str, Any] = {
-                "type": "http",
-                "method": "POST",
-                "path": "/",
-                "headers": headers,
-            }
-            await endpoint.receiver.asgi(scope, receive, send)
-            await endpoint.receiver.asgi({"type": "lifespan"}, receive, send)
-
+    told, said_before = Told(), list[int]()
+    body = body_of()
     with told.server as server:
-        asyncio.run(talk(server.url))
+        async with AsyncClient(server.url) as client:
+            endpoint = Endpoint("async", dedupe=onefold, mode="ack", client=client)
+            endpoint.act = lambda _: said_before.append(len(talk.said))
+            talk = Talk(endpoint.receiver.asgi, part(body), key=None, headers=signed(body).headers)
+            await talk.run()
 
-    assert order == ["http.response.start 202", "http.response.body", "worked"]
+    assert (talk.status, said_before) == (202, [2])
     assert [word for word, _ in told.words] == ["ack"]
 
 

@@ -256,13 +256,3 @@ def test_pages_speak_of_nothing_outside_the_repository() -> None:
     outside = "../" + "shared"
 
     assert not [name_of(page) for page in PAGES if outside in page.read_text()]
-
-
-def test_every_decision_is_one_short_page_of_three_parts() -> None:
-    records = sorted(DOCS.glob("decisions/[0-9]*.md"))
-
-    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
-    for record in records:
-        headings = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
-        assert headings == ["Context", "Decision", "Consequences"]
-        assert len(record.read_text().splitlines()) <= 50

@@ -8,7 +8,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext
@@ -22,22 +21,12 @@ __all__ = ["browser", "visitor"]
 CONFIGURATION = ROOT / "mkdocs.yml"
 
 
-def build(folder: Path, *, configuration: Path = CONFIGURATION) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder),
-         "--config-file", str(configuration)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
+    """The built site: `--strict` stops at a link or an anchor that leads nowhere."""
     folder = tmp_path_factory.mktemp("site")
-    done = build(folder)
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -67,24 +56,6 @@ def test_every_page_is_in_the_navigation() -> None:
     assert len(listed) == len(pages)
 
 
-@pytest.mark.prove
-def test_a_broken_link_or_anchor_stops_the_build(tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "README.md").write_text("# Start\n\n[there](README.md#nowhere) [gone](gone.md)\n")
-    text = CONFIGURATION.read_text().partition("nav:\n  - Start")[0]
-    configuration = tmp_path / "mkdocs.yml"
-    configuration.write_text(
-        text.replace("- site.css", "[]").replace("tools/site.py", str(ROOT / "tools/site.py"))
-    )
-
-    done = build(tmp_path / "site", configuration=configuration)
-
-    assert done.returncode != 0
-    assert "gone.md" in done.stdout + done.stderr
-    assert "#nowhere" in done.stdout + done.stderr
-
-
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loads = re.compile(
         r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\bsrc="?(?:https?:)?//[^>]*>"""
@@ -102,14 +73,7 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [
-        "explanation/states.html",
-        *(
-            pytest.param(page, marks=pytest.mark.prove)
-            for page in ("index.html", "reference/api.html", "404.html")
-        ),
-    ],
+    "page", ["explanation/states.html", pytest.param("404.html", marks=pytest.mark.prove)]
 )
 def test_a_browser_asks_only_the_host_of_the_site(
     page: str, address: str, visitor: BrowserContext
@@ -127,25 +91,6 @@ def test_a_browser_asks_only_the_host_of_the_site(
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_diagram_is_drawn_in_both_colour_schemes(
-    scheme: Any, address: str, visitor: BrowserContext
-) -> None:
-    tab = visitor.new_page()
-    tab.emulate_media(color_scheme=scheme)
-
-    tab.goto(f"{address}/explanation/states.html", wait_until="networkidle")
-
-    drawing = tab.locator(".diagram svg")
-    assert drawing.locator(".name").all_text_contents() == [
-        "queued", "running", "completed", "cancelled", "dead",
-    ]  # fmt: skip
-    colours = drawing.locator(".name").first.evaluate(
-        "node => [getComputedStyle(node).fill, getComputedStyle(document.body).backgroundColor]"
-    )
-    assert colours[0] != colours[1]
-
-
 def test_every_change_of_the_lifecycle_is_drawn() -> None:
     drawn = script("site").on_page_markdown(f"```mermaid\n{mermaid()}\n```\n")
 
@@ -153,16 +98,7 @@ def test_every_change_of_the_lifecycle_is_drawn() -> None:
         assert f">{line.partition(': ')[2]}</text>" in drawn
 
 
-@pytest.mark.prove
-@pytest.mark.parametrize(
-    "text",
-    [
-        "flowchart LR\n",
-        "sequenceDiagram\nloop\n",
-        "sequenceDiagram\na->>b: c; d\n",
-        "stateDiagram-v2\na --> b: c\n",
-    ],
-)
+@pytest.mark.parametrize("text", ["flowchart LR\n", "sequenceDiagram\na->>b: c; d\n"])
 def test_a_diagram_that_cannot_be_drawn_stops_the_build(text: str) -> None:
     module = script("site")
 

@@ -16,7 +16,7 @@ from onefold.web.forms import Form, FormKey, FormKeys
 from tests.fixtures.colours import Store
 from tests.fixtures.patience import HANG
 from tests.forms.conftest import Opens
-from tests.forms.html import inputs, value
+from tests.forms.html import value
 from tests.forms.shop import SECRET, Shop
 from tests.http.apps_talk import served
 
@@ -76,19 +76,6 @@ def test_h221_h228_two_submissions_of_one_page_are_one_order(
     assert shop.orders() == ["tea"]
 
 
-def test_h222_a_changed_form_can_be_submitted_as_new(shop: Shop, client: httpx.Client) -> None:
-    key = new_key(client)
-    order(client, key)
-
-    changed = order(client, key, "coffee", csrf_token="x")
-    again = order(client, value(changed.text, "onefold_key"), value(changed.text, "what"))
-
-    assert changed.status_code == 422
-    assert "Submit as new" in changed.text
-    assert again.status_code == 303
-    assert shop.orders() == ["tea", "coffee"]
-
-
 def test_h223_a_form_that_was_not_valid_keeps_its_key(shop: Shop, client: httpx.Client) -> None:
     key = new_key(client)
 
@@ -99,18 +86,6 @@ def test_h223_a_form_that_was_not_valid_keeps_its_key(shop: Shop, client: httpx.
     assert "What do you want?" in refused.text
     assert corrected.status_code == 303
     assert shop.orders() == ["tea"]
-
-
-def test_h224_a_key_of_another_session_is_refused(shop: Shop, client: httpx.Client) -> None:
-    key = new_key(client)
-    client.cookies.clear()
-    new_key(client)
-
-    refused = order(client, key)
-
-    assert refused.status_code == 400
-    assert "Please open the form again" in refused.text
-    assert shop.orders() == []
 
 
 def test_h225_a_forged_key_is_refused_and_the_form_is_offered(
@@ -254,28 +229,6 @@ def test_a_submission_while_the_first_is_worked_on_gets_its_answer(
         thread.join()
 
     assert {answer.headers["Location"] for answer in answers} == {"/orders/1"}
-    assert shop.orders() == ["tea"]
-
-
-def test_the_wait_page_holds_the_same_submission(open_shop: Opens) -> None:
-    shop = open_shop(takeover="refuse", wait=None)
-    with visiting(shop) as client:
-        key = new_key(client)
-        shop.gate.shut()
-        first = threading.Thread(target=order, args=(client, key))
-        first.start()
-        assert shop.gate.entered.acquire(timeout=HANG)
-
-        waiting = order(client, key)
-        shop.gate.open()
-        first.join()
-        fields = {field["name"]: field["value"] for field in inputs(waiting.text)}
-        done = client.post("/orders", data=fields)
-
-    assert waiting.status_code == 409
-    assert "We are working on it" in waiting.text
-    assert int(waiting.headers["Retry-After"]) >= 1
-    assert (done.status_code, done.headers["Location"]) == (303, "/orders/1")
     assert shop.orders() == ["tea"]
 
 

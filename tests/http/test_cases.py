@@ -1,4 +1,7 @@
-"""Every case of keyed requests and forms has a test that names it: test_h…, or H and its number."""
+"""Every case of keyed requests and forms has a test that names it: test_h…, or H and its number.
+
+Those of webhooks are W, and stand in the names of tests.
+"""
 
 import re
 from itertools import chain
@@ -20,14 +23,13 @@ CASES = set(
 )
 
 
-def named() -> set[int]:
-    found: set[int] = set()
-    for folder in FOLDERS:
-        for file in (TESTS / folder).rglob("*.py"):
-            numbers = re.findall(r"(?:\bH|_h)(\d{3})(?!\d)", file.read_text())
-            found.update(int(number) for number in numbers)
-    return found
+def named(pattern: str, folder: str) -> set[int]:
+    texts = [file.read_text() for file in (TESTS / folder).rglob("*.py")]
+    return {int(number) for text in texts for number in re.findall(pattern, text)}
 
 
 def test_every_case_is_named_by_a_test_and_no_other_is() -> None:
-    assert named() == CASES
+    keyed = (named(r"(?:\bH|_h)(\d{3})(?!\d)", folder) for folder in FOLDERS)
+
+    assert set[int]().union(*keyed) == CASES
+    assert named(r"(?<=_)w(\d{3})(?=_)", "webhooks") == set(range(1, 57))

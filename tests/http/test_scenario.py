@@ -8,16 +8,18 @@ import httpx
 import pytest
 
 from tests.fixtures.patience import HANG
-from tests.http import sync_modes
 from tests.http.apps import asgi_client, starlette_client
 from tests.http.apps_talk import served_wsgi
 from tests.http.scenario import Scenario
 from tests.http.scenario_modes import (
+    BLOCKING_LIBRARIES,
+    DJANGO,
     LEASED_POSTGRES,
     LEASED_SQLITE,
     LIBRARIES,
     OURS_POSTGRES,
     OURS_SQLITE,
+    PLAIN,
 )
 from tests.http.scenario_site import ALICE, OpenSite, Shop
 from tests.http.sync_apps import (
@@ -56,9 +58,9 @@ class TestPlain(Scenario):
 @pytest.mark.parametrize(
     ("adapter", "mode"),
     [
-        (wsgi_client, sync_modes.PLAIN[0]),
+        (wsgi_client, OURS_SQLITE),
         (flask_client, LEASED_SQLITE),
-        (django_client, sync_modes.DJANGO[1]),
+        (django_client, DJANGO[1]),
     ],
     ids=lambda value: str(getattr(value, "__name__", value)),
 )
@@ -68,7 +70,7 @@ class TestFrameworks(Scenario):
 
 @pytest.mark.prove
 @pytest.mark.parametrize("adapter", [flask_client])
-@pytest.mark.parametrize("mode", [*sync_modes.PLAIN, *sync_modes.LIBRARIES], ids=str)
+@pytest.mark.parametrize("mode", [*PLAIN, *BLOCKING_LIBRARIES], ids=str)
 class TestFlaskWithLibraries(Scenario):
     """Flask, joined to transactions of the application's own library."""
 
@@ -82,7 +84,7 @@ class TestLeased(Scenario):
 
 @pytest.mark.prove
 @pytest.mark.parametrize("adapter", [django_client])
-@pytest.mark.parametrize("mode", sync_modes.DJANGO, ids=str)
+@pytest.mark.parametrize("mode", DJANGO, ids=str)
 class TestDjango(Scenario):
     """Django, joined to its own transactions."""
 
@@ -90,8 +92,8 @@ class TestDjango(Scenario):
 @pytest.mark.parametrize(
     ("make", "mode"),
     [
-        (wsgi_app, sync_modes.PLAIN[1]),
-        (flask_app, sync_modes.LIBRARIES[0]),
+        (wsgi_app, OURS_POSTGRES),
+        (flask_app, BLOCKING_LIBRARIES[0]),
         (django_app, LEASED_SQLITE),
     ],
 )

@@ -4,14 +4,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from fastapi import FastAPI
 from starlette.websockets import WebSocket
 
 from onefold import Onefold
 from onefold.web.fastapi import Once
 from tests.http.apps import (
     AsgiClient,
-    anybody,
     asgi_app,
     bare_fastapi,
     fastapi_app,
@@ -133,21 +131,3 @@ async def test_a_principal_may_be_any_id(onefold: Onefold, who: object) -> None:
     (talk,) = await visited(app, b"")
 
     assert talk.body.decode() == f'"{who} {who}"'
-
-
-async def test_a_mounted_application_has_the_policies_of_the_outer_one(onefold: Onefold) -> None:
-    app, idempotency = bare_fastapi(onefold)
-    inner = FastAPI()
-    app.mount("/inner", inner)
-
-    @inner.post("/pay")
-    @idempotency(principal=anybody, takeover="refuse")
-    async def pay() -> str:
-        return "paid"
-
-    talks = [Talk(app, part(), path="/inner/pay") for _ in range(2)]
-    for talk in talks:
-        await talk.run()
-
-    assert [talk.body for talk in talks] == [b'"paid"', b'"paid"']
-    assert "idempotent-replayed" in talks[1].headers

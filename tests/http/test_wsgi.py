@@ -127,12 +127,6 @@ def test_h073_h085_h089_h093_pieces_are_closed_once_and_come_back_as_one_body(
         assert (retry.body, retry.header("Content-Length")) == (b"abc", "3")
 
 
-def test_without_an_optional_key_an_application_just_answers(onefold: Onefold) -> None:
-    site = keyed(onefold, App(b"a"), takeover="refuse", required=False)
-
-    assert call(site, key=None).body == b"a"
-
-
 @pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
 def test_h093_h094_both_sides_keep_to_pep_3333(onefold: Onefold, stream: str) -> None:
     def app(environ: Any, start_response: Any) -> Any:

@@ -17,22 +17,6 @@ from tests.worker.stage import until
 DAY = 24 * 60 * 60 * 1_000_000
 
 
-async def test_in_ack_mode_a_job_waits_for_its_ack(onefold: Onefold) -> None:
-    async with Receiver(says(202, body=b"later")) as receiver, pushing(onefold):
-        await make_queue(onefold, receiver, mode="ack")
-        (job_id,) = await publish(onefold)
-        await until(lambda: has(onefold, job_id, state="awaiting"))
-        job = await job_of(onefold, job_id)
-        assert job.state == "awaiting"
-        assert job.pushed is not None
-        assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
-        await onefold.deliveries.aacknowledge(job_id, result={"paid": True})
-
-    job = await job_of(onefold, job_id)
-    assert (job.state, job.result) == ("completed", {"paid": True})
-    assert len(receiver.received) == 1
-
-
 async def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(store: Store) -> None:
     clock = Clock()
     onefold = store.open(clock=clock)

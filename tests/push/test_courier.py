@@ -308,19 +308,6 @@ async def test_an_endpoint_that_is_gone_pauses_nothing_once_there_is_another(sto
     assert (len(old.received), new.told("attempt")) == (1, [1])
 
 
-async def test_two_couriers_deliver_once(store: Store) -> None:
-    onefold, another = store.open(), store.open()
-    async with Receiver() as receiver:
-        await make_queue(onefold, receiver)
-        ids = await publish(onefold, 100)
-        async with pushing(onefold), pushing(another):
-            await ended(onefold, *ids)
-        await another.aclose()
-
-    assert Counter(receiver.told("id")) == Counter(ids)
-    assert set(receiver.told("attempt")) == {1}
-
-
 async def test_queues_come_change_and_go_while_it_runs(onefold: Onefold) -> None:
     async with (
         Receiver() as first,

@@ -51,18 +51,6 @@ def test_the_envelope_is_simpleqs_and_ours() -> None:
     assert len(envelope["createdAt"]) == len("2026-03-01T12:00:00.000Z")
 
 
-def test_a_tenants_queue_has_the_name_that_the_tenant_gave_it() -> None:
-    body = body_of(a_job(queue="{acme}payments", tenant="acme"))
-
-    assert msgspec.json.decode(body)["queue"] == "payments"
-
-
-def test_a_payload_is_sent_as_it_was_stored() -> None:
-    text = '{"big":123456789012345678901234567890,"small":1e-7,"text":"ß"}'
-
-    assert f'"payload":{text},'.encode() in body_of(a_job(text))
-
-
 def test_our_own_receiver_and_simpleqs_verify_it() -> None:
     job = a_job()
     body = body_of(job)

@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from onefold import Onefold
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.push.response_policy import NoResponse, PushResponse
 from onefold.push.sender import PushSender
 from tests.fixtures.certificates import Authority
 from tests.fixtures.patience import HANG
 from tests.push.receiver import Receiver
-from tests.push.stage import job_of, make_queue, publish, pushing
-from tests.worker.stage import ended
 
 HOST = "hooks.example"
 
@@ -111,26 +108,3 @@ def test_a_file_of_authorities_that_cannot_be_read_is_told_of(
     assert isinstance(exchange, NoResponse)
     told = f"No certificate could be read from SSL_CERT_FILE, {authority.file}."
     assert caplog.messages.count(told) == 1
-
-
-async def test_a_bad_certificate_is_a_failure_of_the_attempt(
-    onefold: Onefold, authority: Authority
-) -> None:
-    bad = authority.server("127.0.0.1", life=timedelta(hours=-1))
-    async with (
-        Receiver(tls=bad) as expired,
-        Receiver(tls=authority.server("127.0.0.1")) as good,
-        pushing(onefold),
-    ):
-        await make_queue(onefold, expired, "expired")
-        await make_queue(onefold, good, "good")
-        (failed,) = await publish(onefold, queue="expired", max_attempts=2)
-        (done,) = await publish(onefold, queue="good")
-        await ended(onefold, failed, done)
-
-    job = await job_of(onefold, failed)
-    assert job.state == "dead"
-    assert job.error is not None
-    assert "certificate has expired" in job.error["message"]
-    assert (await job_of(onefold, done)).state == "completed"
-    assert (expired.received, len(good.received)) == ([], 1)

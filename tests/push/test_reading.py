@@ -10,7 +10,6 @@ from onefold.push.response_policy import (
     PushResponse,
     excerpt_of,
     exchange_error,
-    exchange_record,
     outcome_of,
 )
 
@@ -59,11 +58,7 @@ def test_no_answer_is_a_failure_of_the_endpoint() -> None:
         ((("retry-after", " 120 "),), 2 * MINUTE),
         ((("Retry-After", "1.5"),), timedelta(seconds=2)),
         ((("Retry-After", "0"),), timedelta(seconds=1)),
-        ((("Retry-After", "soon"),), MINUTE),
-        ((("Retry-After", "-5"),), MINUTE),
         ((("Retry-After", "99999999"),), timedelta(days=1)),
-        ((("Retry-After", "Sun, 01 Mar 2026 12:00:30 GMT"),), timedelta(seconds=30)),
-        ((("Retry-After", "Sun, 01 Mar 2020 12:00:30 GMT"),), timedelta(seconds=1)),
         # Its clock is an hour late, and it counts from that.
         (
             (
@@ -71,14 +66,6 @@ def test_no_answer_is_a_failure_of_the_endpoint() -> None:
                 ("Retry-After", "Sun, 01 Mar 2026 11:00:30 GMT"),
             ),
             timedelta(seconds=30),
-        ),
-        # Years ahead.
-        (
-            (
-                ("Date", "Fri, 01 Mar 2030 11:00:00 GMT"),
-                ("Retry-After", "Fri, 01 Mar 2030 11:00:10 GMT"),
-            ),
-            timedelta(seconds=10),
         ),
     ],
 )
@@ -110,14 +97,6 @@ def test_a_failure_tells_what_happened(
     assert error.get("status") == getattr(exchange, "status", None)
 
 
-def test_an_exchange_that_went_well_is_noted() -> None:
-    exchange = PushResponse(200, (), "thanks", 0.1234567)
-
-    assert exchange_record(exchange, 3) == {
-        "fence": 3, "status": 200, "duration": 0.123457, "excerpt": "thanks",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("start", "shown"),
     [
@@ -130,7 +109,3 @@ def test_an_exchange_that_went_well_is_noted() -> None:
 )
 def test_an_excerpt_can_be_stored_and_shown(start: bytes, shown: str) -> None:
     assert excerpt_of(start) == shown
-
-
-def test_an_excerpt_is_bounded() -> None:
-    assert len(excerpt_of(b"x" * 5000)) == 1024

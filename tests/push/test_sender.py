@@ -90,12 +90,6 @@ async def test_an_answer_is_read_with_an_excerpt() -> None:
     assert received.headers["host"] == f"127.0.0.1:{receiver.port}"
 
 
-async def test_connections_are_used_again() -> None:
-    _, receiver = await post(says(200, body=b"x" * 5000), tries=5)
-
-    assert (len(receiver.received), receiver.connections) == (5, 1)
-
-
 @pytest.mark.parametrize("cut", [sends(b""), resets], ids=["closed", "reset"])
 async def test_a_request_that_was_read_is_not_sent_again(cut: Manner) -> None:
     bodies = [b"0", b"1", b"2"]

@@ -206,24 +206,6 @@ def test_w037_flask_makes_a_view_of_a_handler(store: Store, effects: Effects) ->
     assert (seen, effects.numbers) == (["tea"], [1])
 
 
-def test_w028_twilio_sees_the_address_as_it_was_sent(store: Store, effects: Effects) -> None:
-    asked, body = senders.twilio_form(
-        {"Sid": "1"}, url="https://example.com", path="/a%20b/%C3%BC?x=%27y"
-    )
-    hook = Webhook(store.open(), Twilio(SECRET, "https://example.com"), name="sms")
-    app = flask.Flask("test")
-
-    @app.post("/<path:rest>")
-    @in_flask.receives(hook)
-    def received(event: Received, rest: str) -> None:
-        event.connection.execute(effects.insert(1))
-
-    answer = app.test_client().post("/a%20b/%C3%BC?x=%27y", data=body, headers=dict(asked.headers))
-
-    assert answer.status_code == 200
-    assert effects.numbers == [1]
-
-
 # --- Django ---------------------------------------------------------------------------------------
 
 

@@ -44,14 +44,10 @@ def post(app: Any, path: str = PATH) -> list[int]:
     return [answer.status_code for answer in sent]
 
 
-@pytest.mark.parametrize(("make", "kind"), [(Starlette, "webhook"), (fastapi.FastAPI, "receiver")])
-def test_its_application_has_a_route(
-    webhook: Webhook, receiver: Receiver, seen: list[Any], make: Any, kind: str
-) -> None:
-    endpoint = webhook if kind == "webhook" else receiver
-    endpoint.process(seen.append)
-    app = make()
-    app.add_route(PATH, endpoint.asgi, methods=["POST"])
+def test_its_application_has_a_route(receiver: Receiver, seen: list[Any]) -> None:
+    receiver.process(seen.append)
+    app = Starlette()
+    app.add_route(PATH, receiver.asgi, methods=["POST"])
 
     assert post(app) == [200, 200]
     assert len(seen) == 1

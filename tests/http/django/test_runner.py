@@ -74,28 +74,15 @@ class Committed(TransactionTestCase):
     def test_1(self):
         use_everything()
 
-    def test_2(self):
-        use_everything()
+    test_2 = test_1
 
 
-class Serialized(TransactionTestCase):
+class Serialized(Committed):
     serialized_rollback = True
 
-    def test_1(self):
-        use_everything()
 
-    def test_2(self):
-        use_everything()
-
-
-class Cleared(TransactionTestCase):
+class Cleared(Committed):
     available_apps = ["onefold.django", "shop"]
-
-    def test_1(self):
-        use_everything()
-
-    def test_2(self):
-        use_everything()
 
 
 class RolledBack(TestCase):

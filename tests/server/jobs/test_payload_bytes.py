@@ -33,54 +33,36 @@ async def publish(api: Api, payload: bytes, **members: object) -> Reply:
     return reply
 
 
-async def test_a_publish_keeps_its_bytes(api: Api) -> None:
-    await api.queue()
+async def test_a_publish_keeps_its_bytes_and_so_does_a_replay(api: Api) -> None:
+    await api.queue(maxAttempts=1)
 
     job_id = (await publish(api, PAYLOAD)).json["id"]
 
     assert await stored(api.onefold, job_id) == PAYLOAD
     assert shown(await api("GET", f"/v1/jobs/{job_id}"))
     assert shown(await api("GET", "/v1/jobs"))
+    await api.onefold.deliveries.abury([await api.take()], reason="bad")
+    assert (await api("POST", f"/v1/jobs/{job_id}/replay", {})).status == 200
+    assert bytes((await api.take()).payload_json) == PAYLOAD
 
 
-async def test_so_does_every_item_of_a_batch(api: Api) -> None:
+async def test_so_do_every_item_of_a_batch_a_replacement_and_a_rerun(api: Api) -> None:
     await api.queue()
-
     raw = b'{"items": [{"payload": 1.10}, {"payload": %s, "uniqueKey": "u"}]}' % PAYLOAD
     reply = await api("POST", f"{JOBS}/batch", raw=raw)
-
     first, second = [item["id"] for item in reply.json["items"]]
     assert await stored(api.onefold, first) == b"1.10"
     assert await stored(api.onefold, second) == PAYLOAD
 
-
-async def test_so_does_a_replacement(api: Api) -> None:
-    await api.queue()
-    job_id = (await publish(api, b'{"n": 1}', uniqueKey="u")).json["id"]
-
+    await publish(api, b'{"n": 1}', uniqueKey="u", onDuplicate="replace")
     await publish(api, PAYLOAD, uniqueKey="u", onDuplicate="replace")
+    assert await stored(api.onefold, second) == PAYLOAD
 
-    assert await stored(api.onefold, job_id) == PAYLOAD
-
-
-async def test_so_does_a_rerun(api: Api) -> None:
-    await api.queue()
-    await publish(api, b'{"n": 1}', uniqueKey="u")
+    await api.onefold.acancel(first)
     running = await api.take()
-
+    await publish(api, b'{"n": 2}', uniqueKey="u", onDuplicate="rerun")
     await publish(api, PAYLOAD, uniqueKey="u", onDuplicate="rerun")
     await api.onefold.deliveries.afinish([running])
-
-    assert bytes((await api.take()).payload_json) == PAYLOAD
-
-
-async def test_so_does_a_replay(api: Api) -> None:
-    await api.queue(maxAttempts=1)
-    job_id = (await publish(api, PAYLOAD)).json["id"]
-    await api.onefold.deliveries.abury([await api.take()], reason="bad")
-
-    assert (await api("POST", f"/v1/jobs/{job_id}/replay", {})).status == 200
-
     assert bytes((await api.take()).payload_json) == PAYLOAD
 
 

@@ -5,11 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.client.scripted import Act, Asked, Scripted, Silence, answer
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
 from tests.fixtures.serving import Serving
@@ -31,59 +31,27 @@ class Push(NamedTuple):
     attempt: int
 
 
-class Endpoint:
+class Endpoint(Scripted):
     """It answers 200, unless it is told to keep everybody waiting."""
 
     def __init__(self) -> None:
+        super().__init__(self._answer)
         self.pushes: list[Push] = []
-        self.bodies: list[bytes] = []
         self.hanging = threading.Event()
-        self.end = threading.Event()
-        endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                endpoint._answer(self)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-                del format, args
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hook"
-
-    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
-        body = handler.rfile.read(int(handler.headers["content-length"]))
-        told = json.loads(body)
-        self.bodies.append(body)
+    def _answer(self, asked: Asked) -> Act:
+        told = json.loads(asked.body)
         self.pushes.append(Push(told["id"], told["fence"], told["attempt"]))
         if self.hanging.is_set():
-            if len(self.pushes) % 2:
-                # It is answering, and has not come to the end of that.
-                handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Le")
-            self.end.wait()
-            return
-        handler.send_response(200)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    def close(self) -> None:
-        self.end.set()
-        self._server.shutdown()
-        self._server.server_close()
+            # Half of them are answering, and have not come to the end of that.
+            return Silence(b"HTTP/1.1 200 OK\r\nContent-Le" if len(self.pushes) % 2 else b"")
+        return answer(200)
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.close()
+    with Endpoint() as endpoint:
+        yield endpoint
 
 
 @pytest.mark.prove
@@ -168,7 +136,7 @@ def test_after_a_defer_of_the_queue_all_processes_wait_for_the_ack_of_the_probe(
     first: str = published.json["id"]
     until(lambda: _job(server, first)["state"] == "awaiting", "for the push")
     # As the bytes that came, on the way in and on both ways out.
-    assert b'"payload":%s,' % payload in endpoint.bodies[0]
+    assert b'"payload":%s,' % payload in endpoint.asked[0].body
     assert b'"payload":%s,' % payload in server.ask("GET", f"/v1/jobs/{first}").body
     assert server.ask("POST", f"/v1/jobs/{first}/defer", {"retryAfter": 0.2}).status == 200
     ids = [first, *(_publish(server, "acks") for _ in range(5))]

@@ -57,13 +57,6 @@ def test_the_reference_lists_every_problem_and_no_other() -> None:
     assert rows == [(kind.code, str(kind.status), kind.title) for kind in KINDS]
 
 
-def test_every_reference_in_the_document_leads_somewhere() -> None:
-    names = set(re.findall(r'"\$ref": ?"#/components/schemas/([^"]+)"', json.dumps(DOCUMENT)))
-
-    assert names
-    assert names <= set(DOCUMENT["components"]["schemas"])
-
-
 def test_every_component_is_used() -> None:
     text = json.dumps(DOCUMENT)
 
@@ -80,17 +73,6 @@ def operations() -> list[dict[str, Any]]:
     """Those that the server answers, and the push."""
     found = (*DOCUMENT["paths"].values(), *DOCUMENT["webhooks"].values())
     return [operation for methods in found for operation in methods.values()]
-
-
-def test_every_tag_is_described() -> None:
-    assert all(tag["description"] for tag in DOCUMENT["tags"])
-    assert len({operation["operationId"] for operation in operations()}) == len(operations())
-
-
-def test_the_document_says_where_the_server_is() -> None:
-    assert [server["url"] for server in DOCUMENT["servers"]] == ["/"]
-    assert DOCUMENT["info"]["contact"]
-    assert DOCUMENT["info"]["license"]["identifier"] == "Apache-2.0"
 
 
 def test_a_mounted_server_says_where_it_is_mounted(tmp_path: Path) -> None:
