@@ -134,15 +134,6 @@ def test_many_are_stored_and_found_page_by_page(client: Any) -> None:
     assert [job.id for job in newest] == [job.id for job in (*page, *rest)][::-1]
 
 
-def test_a_bad_item_is_named_and_nothing_is_stored(client: Any) -> None:
-    good = NewJob("mail", queue="email")
-    with pytest.raises(InvalidInput) as refused:
-        client.enqueue_many([good, NewJob("mail", queue="email", max_attempts=1000)])
-
-    assert (refused.value.field, refused.value.item) == ("max_attempts", 1)
-    assert len(client.find()) == 0
-
-
 @pytest.fixture
 def broken(stage: Stage, client: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client with five dead letters, of which a request may ask for two."""

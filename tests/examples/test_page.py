@@ -27,8 +27,3 @@ def test_every_handler_is_on_the_page_as_it_is(path: Path) -> None:
     shown = PAGE.read_text()
 
     assert [job for job in _jobs(path) if job not in shown] == []
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_every_example_says_when_to_choose_it(path: Path) -> None:
-    assert "Choose" in (ast.get_docstring(ast.parse(path.read_text())) or "")

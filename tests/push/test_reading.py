@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from onefold.push.endpoint_health import hold_after
 from onefold.push.response_policy import (
     NoResponse,
     PushOutcome,
@@ -109,3 +110,13 @@ def test_a_failure_tells_what_happened(
 )
 def test_an_excerpt_can_be_stored_and_shown(start: bytes, shown: str) -> None:
     assert excerpt_of(start) == shown
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"),
+    [(0, 0), (1, 0), (4, 0), (5, 1), (6, 2), (7, 4), (10, 32), (11, 60), (12, 60), (10_000, 60)],
+)
+def test_the_longer_an_endpoint_is_down_the_longer_it_is_left_alone(
+    failures: int, seconds: int
+) -> None:
+    assert hold_after(failures).total_seconds() == seconds

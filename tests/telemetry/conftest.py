@@ -6,15 +6,9 @@ import pytest
 
 from onefold import Job, Onefold
 from tests.fixtures.colours import clock, onefold, pytest_pyfunc_call, store
+from tests.webhooks.conftest import pytest_generate_tests
 
-__all__ = ["clock", "onefold", "pytest_pyfunc_call", "store"]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "dialect" in metafunc.fixturenames:
-        metafunc.parametrize("dialect", ["sqlite", "postgres"])
-    if "colour" in metafunc.fixturenames:
-        metafunc.parametrize("colour", ["sync", "async"])
+__all__ = ["clock", "onefold", "pytest_generate_tests", "pytest_pyfunc_call", "store"]
 
 
 def take_one(onefold: Onefold) -> Job:

@@ -157,23 +157,14 @@ def call(app: Any, method: str = "POST", body: bytes = BODY, **environ: Any) -> 
     return int(statuses[0].split()[0])
 
 
-@pytest.fixture
-def blocking(store: Store, effects: Effects) -> Iterator[Webhook]:
+def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(store: Store, effects: Effects) -> None:
     hook = webhook(store.open())
 
     @hook.process
     def paid(event: Received) -> None:
         event.connection.execute(effects.insert(1))
 
-    yield hook
-    store.close()
-
-
-def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(
-    blocking: Webhook, effects: Effects
-) -> None:
-    app = blocking.wsgi
-
+    app = hook.wsgi
     assert [call(app), call(app)] == [200, 200]
     assert call(app, HTTP_STRIPE_SIGNATURE="t=1,v1=00") == 401
     assert call(app, body=b"x" * 1001) == 413
@@ -183,6 +174,7 @@ def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(
     assert call(app, CONTENT_LENGTH="") == 401
     assert call(app, CONTENT_LENGTH="²") == 401
     assert [call(app, "GET"), call(app, "HEAD"), call(app, "PUT")] == [405, 405, 405]
+    store.close()
     assert effects.numbers == [1]
 
 

@@ -46,7 +46,7 @@ def post(app: Any, path: str = PATH) -> list[int]:
 
 def test_its_application_has_a_route(receiver: Receiver, seen: list[Any]) -> None:
     receiver.process(seen.append)
-    app = Starlette()
+    app: Any = Starlette()
     app.add_route(PATH, receiver.asgi, methods=["POST"])
 
     assert post(app) == [200, 200]

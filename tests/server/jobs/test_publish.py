@@ -121,16 +121,6 @@ async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
     ]
 
 
-async def test_publishes_at_once_make_one_job(api: Api) -> None:
-    await api.queue()
-    order = {"payload": {"n": 1}, "idempotencyKey": "k"}
-
-    replies = await asyncio.gather(*(api("POST", JOBS, order) for _ in range(20)))
-
-    assert sorted(reply.status for reply in replies) == [200] * 19 + [201]
-    assert len({reply.json["id"] for reply in replies}) == 1
-
-
 async def test_an_unknown_queue_is_404_and_stores_nothing(api: Api) -> None:
     reply = await api("POST", "/v1/queues/nobody/jobs", {"payload": {}})
 
