@@ -145,18 +145,6 @@ async def test_a_given_key_is_the_key_of_every_call(onefold: Coloured) -> None:
     assert calls == [1]
 
 
-async def test_a_decorated_function_keeps_its_name(onefold: Coloured) -> None:
-    decorate = onefold.target.once
-
-    def documented() -> None:
-        """What it does."""
-
-    function = onefold.function(documented)
-    function.__doc__ = documented.__doc__
-
-    assert decorate("work")(function).__doc__ == "What it does."
-
-
 async def test_one_decorator_is_for_functions_of_both_colours(store: Store) -> None:
     onefold = store.open()
     once = onefold.once("work", "k")

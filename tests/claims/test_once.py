@@ -130,14 +130,6 @@ async def test_f021_a_third_party_gets_a_key_that_every_attempt_derives_alike(
     assert keys[0] == keys[1]
 
 
-async def test_f021_a_derived_key_is_called_best_effort() -> None:
-    from onefold.effects.lock import Lock
-    from onefold.model.claim import ClaimKey
-
-    for method in (ClaimKey.derived, Lock.derived):
-        assert "Best effort" in (method.__doc__ or "")
-
-
 async def test_f035_a_crash_after_an_external_effect_is_met_by_the_stated_policy(
     onefold: Coloured, clock: Clock
 ) -> None:

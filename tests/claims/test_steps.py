@@ -19,7 +19,7 @@ from onefold.claims import Claim, Won
 from onefold.databases.handler_transaction import begin
 from onefold.effects.claims import DatabaseClaims
 from onefold.effects.step_log import StepLog
-from onefold.effects.step_store import ClaimSteps, UnstoredSteps
+from onefold.effects.step_store import UnstoredSteps
 from onefold.effects.steps import Steps
 from onefold.model.claim import Takeover
 from onefold.operations import claims, maintenance
@@ -190,17 +190,6 @@ def transaction(onefold: Onefold) -> Generator[Any]:
     conductor = onefold.context
     with begin(None, conductor.database) as begun:
         yield begun.connection
-
-
-async def test_a_lost_key_is_noticed_by_a_step(requests: Requests) -> None:
-    noted: list[str] = []
-    log = StepLog(ClaimSteps(requests.attempt().claim), lambda: noted.append("lose"))
-    steps = Steps(requests.onefold.context, log, lambda: noted.append("check"), {})
-
-    with pytest.raises(LeaseLost):
-        await Coloured(steps, requests.colour).step("charge", lambda: requests.vanish().claim.id)
-
-    assert noted == ["check", "lose"]
 
 
 # --- transact -------------------------------------------------------------------------------------

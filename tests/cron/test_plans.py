@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from onefold import InvalidInput, NewJob, Unique
 from onefold.errors import ConflictingOptions
-from onefold.model.job_options import read_options
 from onefold.model.schedule import (
     Broken,
     CatchUp,
     Plan,
     Schedule,
     first_tick,
-    job_of,
     load,
     new_schedule,
     newest,
@@ -146,25 +144,6 @@ def test_what_is_said_of_one_job_cannot_be_said_of_many(field: str, said: Any) -
         schedule("0 * * * *", **said)
 
     assert caught.value.field == field
-
-
-def test_a_job_of_a_schedule_is_what_an_enqueue_would_have_stored() -> None:
-    due = schedule("0 * * * *", priority=3, unique=Unique("to"), unique_while="queued", tags=["a"])
-
-    request = job_of(due, START, now=START).request
-
-    assert request.unique_key == Unique("to").key("report", {"to": 1})
-    assert (request.tenant, request.kind, request.priority) == ("acme", "report", 3)
-    assert request.run_at == START
-    options = read_options(request.options)
-    assert (options.tick, options.tags, options.metadata) == (START, ("a",), {"schedule": "s"})
-
-
-def test_jobs_of_one_key_go_to_one_shard() -> None:
-    due = schedule("0 * * * *", unique_key="k")
-    hashes = {job_of(due, START + tick, now=START).request.id.split("-")[2] for tick in range(5)}
-
-    assert len(hashes) == 1
 
 
 def _replaced(due: Schedule, **fields: Any) -> Schedule:

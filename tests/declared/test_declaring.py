@@ -33,10 +33,6 @@ async def aadd(run: Run, left: int, right: int = 1) -> int:
     return left + right
 
 
-@onefold.job(isolation="process")
-def burn() -> None: ...
-
-
 @pytest.fixture
 def fresh() -> Onefold:
     return Onefold("sqlite:///never-opened.db")
@@ -52,15 +48,6 @@ def test_it_looks_and_is_called_like_the_function() -> None:
 
 def test_it_is_pickled_by_its_name() -> None:
     assert pickle.loads(pickle.dumps(add)) is add
-
-
-def test_it_says_what_a_worker_needs() -> None:
-    assert (add.kind, add.is_async, add.isolation, add.stores_result) == (
-        "numbers.add", False, "thread", False,
-    )  # fmt: skip
-    assert (add.timeout, add.on_dead) == (timedelta(seconds=5), None)
-    assert (aadd.kind, aadd.is_async) == ("aadd", True)
-    assert burn.isolation == "process"
 
 
 def test_two_functions_of_one_kind_are_refused_by_their_places(fresh: Onefold) -> None:

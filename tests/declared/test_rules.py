@@ -11,11 +11,9 @@ from onefold import (
     Bury,
     Busy,
     LeaseLost,
-    Onefold,
     OnefoldError,
     OutcomeUnknown,
     Retry,
-    is_unique_violation,
 )
 from onefold.model.outcome import ErrorRules, error_rules
 
@@ -84,15 +82,3 @@ def test_the_nearest_rule_decides(
     none: dict[str, Any] = {"retry_on": (), "bury_on": (), "done_on": ()}
 
     assert outcome(error_rules(**{**none, **rules}), error) == expected
-
-
-def test_a_declared_job_has_its_rules() -> None:
-    onefold = Onefold("sqlite:///never-opened.db")
-
-    @onefold.job(bury_on=ValueError, done_on=(is_unique_violation, KeyError))
-    def load() -> None: ...
-
-    assert isinstance(load.rules.outcome_of(ValueError()), Bury)
-    assert load.rules.outcome_of(OSError()) is None
-    assert load.rules.forgives(KeyError())
-    assert not load.rules.forgives(OSError())

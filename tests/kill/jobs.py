@@ -7,13 +7,15 @@ once. `order` has both a step and a transaction. Each is there as a function and
 
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 from onefold import Fixed, NewJob, Onefold, Retention, Run
+from tests.effects.deliveries import ColouredRun, execute, in_colour
+from tests.fixtures.colours import Colour
 from tests.fixtures.place import Place
 from tests.kill.ledger import Ledger
 
@@ -79,10 +81,12 @@ class Scene(NamedTuple):
             self.note("waiting", run)
             self.fate.wait()
 
-    async def areach(self, moment: str, run: Run) -> None:
-        """A coroutine has come this far."""
-        if self.fate.reach(moment, run):
-            self.note("waiting", run)
+    async def areach(self, moment: str, run: ColouredRun) -> None:
+        """A function or a coroutine has come this far."""
+        if run.colour == "sync":
+            self.reach(moment, run.target)
+        elif self.fate.reach(moment, run.target):
+            self.note("waiting", run.target)
             await self.fate.await_()
 
     @contextmanager
@@ -115,78 +119,44 @@ class Scene(NamedTuple):
 
 
 def declare(onefold: Onefold, scene: Scene) -> None:
-    """All handlers."""
-    _declare_functions(onefold, scene)
-    _declare_coroutines(onefold, scene)
+    """All handlers: each is written once, and is there as a function and as a coroutine."""
+    colours: list[Colour] = ["sync", "async"]
+    for colour in colours:
+        _declare(onefold, scene, colour)
 
 
-def _declare_functions(onefold: Onefold, scene: Scene) -> None:
-    @onefold.job
-    def pay(run: Run) -> None:
-        with scene.told(run):
-            scene.reach("began", run)
-            with run.transaction() as tx:
-                tx.execute(scene.row(run))
-                scene.reach("inside", run)
-            scene.reach("effected", run)
+def _declare(onefold: Onefold, scene: Scene, colour: Colour) -> None:
+    def job(handler: Callable[[ColouredRun], Coroutine[Any, Any, None]]) -> None:
+        async def work(run: Run) -> None:
+            coloured = ColouredRun(run, colour)
+            with scene.told(run):
+                await scene.areach("began", coloured)
+                await handler(coloured)
+                await scene.areach("effected", coloured)
 
-    @onefold.job
-    def charge(run: Run) -> None:
-        with scene.told(run):
-            scene.reach("began", run)
-            for name in STEPS["charge"]:
-                scene.note(f"saw-{name}", run, run.step(name, scene.step(name, run)))
-            scene.reach("effected", run)
+        name = handler.__name__
+        onefold.job(kind=name if colour == "sync" else f"a{name}")(in_colour(work, colour))
 
-    @onefold.job
-    def order(run: Run) -> None:
-        with scene.told(run):
-            scene.reach("began", run)
-            scene.note("saw-charge", run, run.step("charge", scene.step("charge", run)))
-            with run.transaction() as tx:
-                tx.execute(scene.row(run))
-            scene.reach("effected", run)
-
-    @onefold.job
-    def ping(run: Run) -> None:
-        with scene.told(run):
-            scene.reach("began", run)
-            scene.note("ping", run)
-            scene.reach("inside", run)
-            scene.reach("effected", run)
-
-
-def _declare_coroutines(onefold: Onefold, scene: Scene) -> None:
-    @onefold.job
-    async def apay(run: Run) -> None:
-        with scene.told(run):
-            await scene.areach("began", run)
-            async with run.transaction() as tx:
-                await tx.execute(scene.row(run))
-                await scene.areach("inside", run)
-            await scene.areach("effected", run)
-
-    @onefold.job
-    async def acharge(run: Run) -> None:
-        with scene.told(run):
-            await scene.areach("began", run)
-            for name in STEPS["acharge"]:
-                scene.note(f"saw-{name}", run, await run.astep(name, scene.step(name, run)))
-            await scene.areach("effected", run)
-
-    @onefold.job
-    async def aorder(run: Run) -> None:
-        with scene.told(run):
-            await scene.areach("began", run)
-            scene.note("saw-charge", run, await run.astep("charge", scene.step("charge", run)))
-            async with run.transaction() as tx:
-                await tx.execute(scene.row(run))
-            await scene.areach("effected", run)
-
-    @onefold.job
-    async def aping(run: Run) -> None:
-        with scene.told(run):
-            await scene.areach("began", run)
-            scene.note("ping", run)
+    @job
+    async def pay(run: ColouredRun) -> None:
+        async with run.transaction() as tx:
+            await execute(tx, scene.row(run.target))
             await scene.areach("inside", run)
-            await scene.areach("effected", run)
+
+    @job
+    async def charge(run: ColouredRun) -> None:
+        for name in STEPS["charge"]:
+            value = await run.step(name, scene.step(name, run.target))
+            scene.note(f"saw-{name}", run.target, value)
+
+    @job
+    async def order(run: ColouredRun) -> None:
+        value = await run.step("charge", scene.step("charge", run.target))
+        scene.note("saw-charge", run.target, value)
+        async with run.transaction() as tx:
+            await execute(tx, scene.row(run.target))
+
+    @job
+    async def ping(run: ColouredRun) -> None:
+        scene.note("ping", run.target)
+        await scene.areach("inside", run)

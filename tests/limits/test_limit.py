@@ -61,15 +61,6 @@ def test_a_key_that_cannot_be_read_is_refused(key: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
-    ["Limit(concurrency=5)", "Limit(rate='100/m')", "Limit(rate='10/30s')", "Limit(rate='5/2h')",
-     "Limit(key='tenant.id', concurrency=2, rate='1/d')"],
-)  # fmt: skip
-def test_a_limit_is_shown_as_it_would_be_written(written: str) -> None:
-    assert repr(eval(written, {"Limit": Limit})) == written
-
-
-@pytest.mark.parametrize(
     ("payload", "group"),
     [
         ({"tenant": {"id": "acme"}}, "acme"),
@@ -99,19 +90,6 @@ def rate_of(count: int, extra: int) -> Rate:
 
 
 rates = st.builds(rate_of, st.integers(1, 50), st.integers(0, 1_000))
-
-
-def test_a_full_bucket_gives_all_it_has_and_then_one_after_the_other() -> None:
-    rate = Rate(3, timedelta(seconds=3))
-    full_at = rate.spent(0, 100, 3)
-
-    assert rate.left(0, 100) == 3
-    assert rate.left(full_at, 100) == 0
-    assert rate.wait(full_at, 100) == 1_000_000
-    assert rate.left(full_at, 100 + 999_999) == 0
-    assert rate.left(full_at, 100 + 1_000_000) == 1
-    assert rate.left(full_at, 100 + 3_000_000) == 3
-    assert rate.left(full_at, 100 + 9_000_000) == 3
 
 
 @given(rate=rates, steps=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60)), max_size=60))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import sqlite3
 from pathlib import Path
@@ -26,7 +25,6 @@ POSTGRES = Sql("postgres")
 SQLITE = Sql("sqlite")
 DIALECTS: Final[tuple[Dialect, ...]] = ("postgres", "sqlite")
 FOLDER = Path(onefold.sql.__file__).parent
-TEXTS = {path: path.read_text() for path in sorted(FOLDER.rglob("*.sql"))}
 USES = uses()
 
 ONLY_POSTGRES = {
@@ -73,10 +71,6 @@ def parameters_of(sql: Sql, name: str) -> set[str]:
 def code_of(text: str) -> str:
     """Without comments, strings and quoted names."""
     return re.sub(r"""--[^\n]*|'(?:[^']|'')*'|"[^"]*\"""", " ", text)
-
-
-def named(path: Path) -> str:
-    return str(path.relative_to(FOLDER))
 
 
 def place_of(use: Use) -> str:
@@ -199,23 +193,6 @@ def test_every_statement_prepares_on_sqlite() -> None:
 
 
 # --- how they are written -------------------------------------------------------------------------
-
-
-def test_a_file_begins_with_a_sentence_about_it() -> None:
-    headers = {path: _header(text) for path, text in TEXTS.items()}
-    wrong = [
-        f"{named(path)} begins with {header!r}"
-        for path, header in headers.items()
-        if not (header[:1].isupper() and header.endswith((".", "?")))
-    ]
-
-    assert wrong == []
-
-
-def _header(text: str) -> str:
-    """The comment at the beginning of a file, as one line."""
-    lines = itertools.takewhile(lambda line: line.startswith("--"), text.splitlines())
-    return " ".join(line.removeprefix("--").strip() for line in lines)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

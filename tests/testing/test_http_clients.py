@@ -15,6 +15,7 @@ import requests
 
 from onefold import Run
 from onefold.testing import NotIdempotent, assert_idempotent
+from tests.effects.deliveries import in_colour
 from tests.fixtures.proof import proved
 from tests.testing.zoo import Shop
 
@@ -70,37 +71,27 @@ NAMES = ["httpx", "aiohttp", *proved("requests", "urllib", "async httpx")]
 def _sent(shop: Shop, send: Send, raised: list[type[Exception]]) -> tuple[Any, Any]:
     """A job that posts without a key, and one that does nothing twice, in the colour of `send`."""
     post, put, get = (("POST", "charges"), ("PUT", "labels/7"), ("GET", "rates"))
+    colour: Any = "async" if iscoroutinefunction(send) else "sync"
 
-    def call(what: tuple[str, str], key: str | None = None) -> Any:
+    async def call(what: tuple[str, str], key: str | None = None) -> None:
         method, path = what
-        return send(method, f"{shop.bank}/{path}", {"Idempotency-Key": key} if key else {})
+        sent = send(method, f"{shop.bank}/{path}", {"Idempotency-Key": key} if key else {})
+        if colour == "async":
+            await sent
 
-    def bad() -> None:
-        try:
-            call(post)
-        except Exception as error:
-            raised.append(type(error))
-            raise
-
-    async def abad() -> None:
+    async def bad() -> None:
         try:
             await call(post)
         except Exception as error:
             raised.append(type(error))
             raise
 
-    def good(run: Run) -> None:
-        call(post, run.key("charge"))
-        call(put)
-        call(get)
-
-    async def agood(run: Run) -> None:
+    async def good(run: Run) -> None:
         await call(post, run.key("charge"))
         await call(put)
         await call(get)
 
-    pair = (abad, agood) if iscoroutinefunction(send) else (bad, good)
-    return shop.onefold.job(pair[0]), shop.onefold.job(pair[1])
+    return shop.onefold.job(in_colour(bad, colour)), shop.onefold.job(in_colour(good, colour))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -200,14 +200,6 @@ def test_canonical_json_says_the_value_and_nothing_else(value: Any) -> None:
     assert canonical_json(read) == written
 
 
-@given(st.dictionaries(text, st.integers()), st.randoms(use_true_random=False))
-def test_the_order_of_members_makes_no_difference(members: dict[str, int], dice: Any) -> None:
-    shuffled = list(members.items())
-    dice.shuffle(shuffled)
-
-    assert canonical_json(dict(shuffled)) == canonical_json(members)
-
-
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [

@@ -13,7 +13,6 @@ from onefold.model.lifecycle import (
     Standing,
     State,
     allows,
-    mermaid,
     next_step,
 )
 from onefold.model.retry import Fixed
@@ -94,30 +93,3 @@ def test_every_step_of_a_delivery_keeps_the_rules(
 
 
 # --- the diagram ----------------------------------------------------------------------------------
-
-
-def test_the_diagram_shows_every_row_of_the_table() -> None:
-    lines = mermaid().splitlines()
-
-    assert lines[0] == "stateDiagram-v2"
-    assert lines[1:] == [
-        "    [*] --> queued: enqueue",
-        "    queued --> running: take, attempt +1, fence +1",
-        "    running --> completed: finish",
-        "    running --> queued: failed, attempts left",
-        "    running --> dead: failed, none left",
-        "    running --> queued: lease expired, attempts left",
-        "    running --> dead: lease expired, none left",
-        "    running --> dead: bury",
-        "    running --> queued: defer, attempt -1",
-        "    running --> queued: handed back, attempt -1",
-        "    queued --> cancelled: cancel",
-        "    running --> cancelled: cancel",
-        "    queued --> dead: expired",
-        "    queued --> queued: run now",
-        "    dead --> queued: replay, attempt 0",
-        "    cancelled --> queued: replay, attempt 0",
-        "    dead --> queued: replay, fresh, attempt 0",
-        "    cancelled --> queued: replay, fresh, attempt 0",
-        "    completed --> queued: replay, fresh, attempt 0",
-    ]

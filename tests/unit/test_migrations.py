@@ -6,52 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onefold import SchemaTooNew
 from onefold.operations.migrations import (
     Identity,
     Migration,
     latest,
     pending,
-    read_identity,
     script,
-    write_identity,
 )
 
 if TYPE_CHECKING:
     from onefold.operations.statement import Dialect
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_database_that_is_up_to_date_needs_none(dialect: Dialect) -> None:
-    assert pending(dialect, latest(dialect)) == []
-    assert len(pending(dialect, latest(dialect) - 1)) == 1
-
-
-def test_an_identity_comes_back() -> None:
-    identity = Identity("it's me", version=1, shards=4)
-
-    assert read_identity(write_identity(identity), "sqlite", "here") == identity
-
-
-def test_an_identity_of_a_later_version_is_read_where_older_code_runs_on_it() -> None:
-    text = '{"installation":"me","version":99,"oldest":1,"colour":"blue"}'
-
-    identity = read_identity(text, "sqlite", "here")
-
-    assert identity == Identity("me", version=99, oldest=1)
-    assert identity.migrated("sqlite") == identity
-
-
-@pytest.mark.parametrize("oldest", ["", ',"oldest":98'])
-def test_an_identity_of_a_later_version_is_refused_where_older_code_does_not_run(
-    oldest: str,
-) -> None:
-    with pytest.raises(SchemaTooNew, match=f"knows {latest('sqlite')}") as caught:
-        read_identity(f'{{"installation":"me","version":99{oldest}}}', "sqlite", "here")
-
-    assert (caught.value.found, caught.value.needed) == (99, 98 if oldest else 99)
 
 
 @pytest.mark.parametrize(

@@ -81,21 +81,6 @@ def test_a_shard_is_left_out_for_longer_each_time(shards: Shards, time: Time) ->
     assert shards.usable("take") == [0, 1, 2, 3]
 
 
-def test_the_first_fault_is_logged_and_the_end_of_the_last(
-    shards: Shards, time: Time, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "onefold.worker")
-    for activity in ("take", "look", "take"):
-        shards.failed(BAD, activity, OSError("away"))
-    shards.worked(BAD, "look")
-    shards.worked(1, "take")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-    time.now += 10
-    shards.worked(BAD, "heartbeat")
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-
-
 def test_a_read_leaves_out_what_fails(onefold: Onefold, shards: Shards) -> None:
     runtime = onefold.context.runtime
     assert [shard for shard, _ in runtime.run(shards.read("divide", dividing))] == [0, 1, 3]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from onefold.operations.statement import (
     Sql,
-    Statement,
     Style,
     array_literal,
     compiled,
@@ -23,18 +22,6 @@ from onefold.operations.statement import (
 )
 
 STYLES: tuple[Style, ...] = ("named", "pyformat", "numbered")
-
-
-@pytest.mark.parametrize(
-    ("style", "text"),
-    [
-        ("named", "select :a, :b, :a"),
-        ("pyformat", "select %(a)s, %(b)s, %(a)s"),
-        ("numbered", "select $1, $2, $1"),
-    ],
-)
-def test_a_parameter_is_written_in_the_style_of_the_driver(style: Style, text: str) -> None:
-    assert compiled("select :a, :b, :a", style) == (text, ("a", "b"))
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -85,18 +72,6 @@ def test_a_percent_sign_is_doubled_for_psycopg_alone() -> None:
 
 
 # --- values ---------------------------------------------------------------------------------------
-
-
-def test_a_batch_is_a_list_per_column_for_postgres() -> None:
-    statement = Statement("s", "", {"lease": 5}, ("id", "fence"), [("a", 1), ("b", None)])
-
-    assert statement.arrays() == {"lease": 5, "id": ["a", "b"], "fence": [1, None]}
-
-
-def test_a_batch_is_one_json_text_for_sqlite() -> None:
-    statement = Statement("s", "", {"lease": 5}, ("id", "fence"), [("ä", 1), ("b", None)])
-
-    assert statement.json() == {"lease": 5, "rows": '[["ä",1],["b",null]]'}
 
 
 # --- schemas --------------------------------------------------------------------------------------

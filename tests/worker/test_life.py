@@ -283,26 +283,3 @@ class TestWaking:
             assert (await get_job(onefold, first.id)).state == "ready"
             await onefold.queues.aresume("default")
             await ended(onefold, first.id)
-
-    async def test_queues_are_served_in_order_each_up_to_its_own_number(
-        self, onefold: Onefold
-    ) -> None:
-        running: dict[str, int] = {"a": 0, "b": 0}
-        most: dict[str, int] = {"a": 0, "b": 0}
-
-        @onefold.job
-        async def work(queue: str) -> None:
-            running[queue] += 1
-            most[queue] = max(most[queue], running[queue])
-            await asyncio.sleep(0.01)
-            running[queue] -= 1
-
-        ids = [
-            (await work.using(queue=queue).aenqueue(queue=queue)).id
-            for queue in "ab"
-            for _ in range(12)
-        ]
-        async with working(onefold, queues={"a": 2, "b": None}, concurrency=8):
-            await ended(onefold, *ids)
-        assert most["a"] <= 2
-        assert most["b"] > 2
