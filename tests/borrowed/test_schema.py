@@ -87,11 +87,54 @@ import onefold.claims
 
 known = {{"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "aiosqlite", "sqlalchemy", "django"}}
 drivers = sorted(set(sys.modules) & known)
-print(",".join(drivers))
+print(*drivers)
 """
 
 
-def imported(body: str) -> list[str]:
+BODIES = {
+    "psycopg psycopg_pool": """
+onefold = Onefold({postgres!r}, schema={schema!r})
+onefold.migrate()
+import psycopg
+with psycopg.connect({postgres!r}) as connection:
+    onefold.within(connection).enqueue("email")
+onefold.close()
+""",
+    "sqlalchemy": """
+from sqlalchemy import create_engine
+onefold = Onefold({sqlite!r})
+engine = create_engine({sqlite!r})
+with engine.begin() as connection:
+    onefold.within(connection).enqueue("email")
+engine.dispose()
+onefold.close()
+""",
+    "django": """
+import django
+from django.conf import settings
+default = {{"ENGINE": "django.db.backends.sqlite3", "NAME": {path!r}}}
+settings.configure(DATABASES={{"default": default}})
+django.setup()
+from django.db import connection, transaction
+onefold = Onefold({sqlite!r})
+with transaction.atomic():
+    onefold.within(connection).enqueue("email")
+assert len(onefold.find()) == 1
+connection.close()
+onefold.close()
+""",
+}
+"""By what they import of drivers and libraries, and nothing else."""
+
+
+@pytest.mark.parametrize("drivers", BODIES)
+def test_using_one_library_imports_no_other(
+    postgres_url: str, postgres_schema: str, sqlite_url: str, drivers: str
+) -> None:
+    path = sqlite_url.removeprefix("sqlite:///")
+    body = BODIES[drivers].format(
+        postgres=postgres_url, schema=postgres_schema, sqlite=sqlite_url, path=path
+    )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM.format(body=body)],
         capture_output=True,
@@ -99,48 +142,4 @@ def imported(body: str) -> list[str]:
         check=True,
         timeout=HANG,
     )
-    return done.stdout.strip().split(",") if done.stdout.strip() else []
-
-
-def test_using_psycopg_does_not_import_asyncpg(postgres_url: str, postgres_schema: str) -> None:
-    body = f"""
-onefold = Onefold({postgres_url!r}, schema={postgres_schema!r})
-onefold.migrate()
-import psycopg
-with psycopg.connect({postgres_url!r}) as connection:
-    onefold.within(connection).enqueue("email")
-onefold.close()
-"""
-    assert imported(body) == ["psycopg", "psycopg_pool"]
-
-
-def test_using_sqlalchemy_on_sqlite_imports_no_driver_of_postgres(sqlite_url: str) -> None:
-    body = f"""
-from sqlalchemy import create_engine
-onefold = Onefold({sqlite_url!r})
-engine = create_engine({sqlite_url!r})
-with engine.begin() as connection:
-    onefold.within(connection).enqueue("email")
-engine.dispose()
-onefold.close()
-"""
-    assert imported(body) == ["sqlalchemy"]
-
-
-def test_using_django_imports_no_sqlalchemy(sqlite_url: str) -> None:
-    body = f"""
-import django
-from django.conf import settings
-name = {sqlite_url.removeprefix("sqlite:///")!r}
-default = {{"ENGINE": "django.db.backends.sqlite3", "NAME": name}}
-settings.configure(DATABASES={{"default": default}})
-django.setup()
-from django.db import connection, transaction
-onefold = Onefold({sqlite_url!r})
-with transaction.atomic():
-    onefold.within(connection).enqueue("email")
-assert len(onefold.find()) == 1
-connection.close()
-onefold.close()
-"""
-    assert imported(body) == ["django"]
+    assert done.stdout.split() == drivers.split()

@@ -74,3 +74,13 @@ def die_and_come_through(scenario: Scenario, place: Place, deaths: list[int]) ->
         scenario.check(onefold)
         scenario.epilogue(onefold)
     return death.finished
+
+
+def die_everywhere(kind: type[Scenario], place: Place) -> None:
+    """Die once before each statement of an act: it reads, begins, says something, and commits."""
+    with place.transaction() as connection:
+        connection.execute(f"create table {place.effects} (name text not null)")
+    number = 1
+    while not die_and_come_through(kind(f"{kind.__name__}-{number}"), place, [number]):
+        number += 1
+    assert number > 3

@@ -9,7 +9,7 @@ import pytest
 
 from onefold import Job, Onefold, Schedule
 from tests.crash.scenario import Scenario
-from tests.crash.test_every_statement import die_and_come_through
+from tests.crash.test_every_statement import die_everywhere
 from tests.fixtures.place import Place
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
@@ -112,10 +112,4 @@ LONG: list[type[Scenario]] = [TickThrice, TickLate, TickAHeldKey, Change, Pause]
 def test_a_death_before_any_statement_loses_no_tick_and_doubles_none(
     place: Place, kind: type[Scenario]
 ) -> None:
-    with place.transaction() as connection:
-        connection.execute(f"create table {place.effects} (name text not null)")
-    number = 1
-    while not die_and_come_through(kind(f"{kind.__name__}-{number}"), place, [number]):
-        number += 1
-    # Each of them reads, begins, says something, and commits.
-    assert number > 3
+    die_everywhere(kind, place)

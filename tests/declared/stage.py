@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from onefold import Enqueued, EnqueuedMany, Enqueuer, Job, JobCall, Onefold
 from onefold.jobs.job_function import DeclaredJob
 from onefold.model.json_text import to_json
-from tests.fixtures.colours import Colour
+from tests.fixtures.colours import Colour, Coloured
 
 LEASE = timedelta(seconds=60)
 R = TypeVar("R")
@@ -21,21 +21,18 @@ class Stage:
         self.colour: Colour = colour
 
     async def enqueue(self, job: Enqueuer[..., R], *args: Any, **kwargs: Any) -> Enqueued[R]:
-        if self.colour == "async":
-            return await job.aenqueue(*args, **kwargs)
-        return job.enqueue(*args, **kwargs)
+        stored: Enqueued[R] = await Coloured(job, self.colour).enqueue(*args, **kwargs)
+        return stored
 
     async def enqueue_many(
         self, job: Enqueuer[..., R], calls: Iterable[JobCall[..., R]]
     ) -> EnqueuedMany[R]:
-        if self.colour == "async":
-            return await job.aenqueue_many(calls)
-        return job.enqueue_many(calls)
+        stored: EnqueuedMany[R] = await Coloured(job, self.colour).enqueue_many(calls)
+        return stored
 
     async def result(self, enqueued: Enqueued[R], patience: timedelta | None = None) -> R:
-        if self.colour == "async":
-            return await enqueued.aresult(timeout=patience)
-        return enqueued.result(timeout=patience)
+        found: R = await Coloured(enqueued, self.colour).result(timeout=patience)
+        return found
 
     async def get(self, enqueued: Enqueued[Any]) -> Job:
         """The job as the database has it."""

@@ -19,9 +19,10 @@ from onefold import DatabaseUnavailable, Defer, Onefold, Run
 from onefold.databases.handler_transaction import abegin, begin
 from onefold.databases.postgres import PostgresDatabase, libpq
 from onefold.operations.statement import Operation, Sql
-from tests.effects.deliveries import ColouredRun
+from tests.effects.deliveries import ColouredRun, execute
 from tests.faults.callers import Colour
 from tests.faults.servers import Sessions, until, url_as
+from tests.fixtures.colours import Coloured
 from tests.fixtures.patience import HANG
 from tests.fixtures.proof import proved
 
@@ -46,7 +47,7 @@ async def test_dead_connections_are_replaced(
     sessions.end()
 
     async with run.transaction() as tx:
-        await _execute(tx, colour)
+        await _execute(tx)
 
     assert run.target.completed
     await onefold.aclose()
@@ -58,13 +59,13 @@ async def test_a_connection_that_dies_before_the_first_statement_costs_no_attemp
     async def die_unused() -> None:
         async with _take(onefold, colour).transaction() as tx:
             sessions.end()
-            await _execute(tx, colour)
+            await _execute(tx)
 
     async def die_later() -> None:
         async with _take(onefold, colour).transaction() as tx:
-            await _execute(tx, colour)
+            await _execute(tx)
             sessions.end()
-            await _execute(tx, colour)
+            await _execute(tx)
 
     with pytest.raises(Defer):
         await die_unused()
@@ -78,23 +79,16 @@ async def test_a_handler_that_removes_our_prepared_statements_costs_no_call(
     onefold: Onefold, colour: Colour
 ) -> None:
     """Psycopg removes all of a session at a rollback, if it has prepared some itself."""
-    database = onefold.context.database
 
     async def enqueue_often() -> None:
         for _ in range(OFTEN):
-            if colour == "async":
-                await onefold.aenqueue("other")
-            else:
-                onefold.enqueue("other")
+            await Coloured(onefold, colour).enqueue("other")
 
     async def fail() -> None:
         async with AsyncExitStack() as ending:
-            if colour == "async":
-                begun = await ending.enter_async_context(await abegin(None, database))
-            else:
-                begun = ending.enter_context(begin(None, database))
+            connection = await _begin(ending, onefold, colour)
             for _ in range(OFTEN):
-                await _execute(begun.connection, colour)
+                await _execute(connection)
             raise LookupError
 
     await enqueue_often()
@@ -118,10 +112,8 @@ async def test_a_connection_whose_statements_were_sent_in_part_is_not_used_again
         send(*step)
 
     async def replace() -> None:
-        if colour == "async":
-            await onefold.aenqueue("other", unique_key="key", on_duplicate="replace")
-        else:
-            onefold.enqueue("other", unique_key="key", on_duplicate="replace")
+        calls = Coloured(onefold, colour)
+        await calls.enqueue("other", unique_key="key", on_duplicate="replace")
 
     for _ in range(OFTEN):
         await replace()
@@ -137,18 +129,12 @@ async def test_a_connection_whose_statements_were_sent_in_part_is_not_used_again
 async def test_an_encoding_that_a_handler_has_set_is_not_ours(
     onefold: Onefold, colour: Colour
 ) -> None:
-    database = onefold.context.database
-
     for _ in range(OFTEN):
         await onefold.aenqueue("other", {"name": "ä"})
         onefold.enqueue("other", {"name": "ä"})
         async with AsyncExitStack() as ending:
-            if colour == "async":
-                begun = await ending.enter_async_context(await abegin(None, database))
-                await begun.connection.execute("set client_encoding to latin1")
-            else:
-                begun = ending.enter_context(begin(None, database))
-                begun.connection.execute("set client_encoding to latin1")
+            connection = await _begin(ending, onefold, colour)
+            await execute(connection, "set client_encoding to latin1")
     assert {job.payload["name"] for job in onefold.find(kind="other")} == {"ä"}
     await onefold.aclose()
 
@@ -213,7 +199,7 @@ async def test_dead_connections_of_the_applications_pool_are_replaced(
 
         run = _take(onefold, colour)
         async with run.transaction(pool) as tx:
-            await _execute(tx, colour)
+            await _execute(tx)
 
         assert run.target.completed
         await onefold.aclose()
@@ -227,21 +213,22 @@ def _take(onefold: Onefold, colour: Colour) -> ColouredRun:
 
 async def _use_many(onefold: Onefold, colour: Colour, pool: Any) -> None:
     """Have several connections open at once, and idle afterwards."""
-    database = onefold.context.database
     async with AsyncExitStack() as at_once:
         for _ in range(CONNECTIONS):
-            if colour == "async":
-                begun = await at_once.enter_async_context(await abegin(pool, database))
-            else:
-                begun = at_once.enter_context(begin(pool, database))
-            await _execute(begun.connection, colour)
+            await _execute(await _begin(at_once, onefold, colour, pool))
 
 
-async def _execute(connection: Any, colour: Colour) -> None:
-    through_sqlalchemy = type(connection).__module__.startswith("sqlalchemy")
-    answer = connection.execute(text("select 1") if through_sqlalchemy else "select 1")
+async def _begin(ending: AsyncExitStack, onefold: Onefold, colour: Colour, pool: Any = None) -> Any:
+    """The connection of a transaction that ends with the stack."""
+    database = onefold.context.database
     if colour == "async":
-        await answer
+        return (await ending.enter_async_context(await abegin(pool, database))).connection
+    return ending.enter_context(begin(pool, database)).connection
+
+
+async def _execute(connection: Any) -> None:
+    through_sqlalchemy = type(connection).__module__.startswith("sqlalchemy")
+    await execute(connection, text("select 1") if through_sqlalchemy else "select 1")
 
 
 @asynccontextmanager

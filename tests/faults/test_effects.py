@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from onefold import Onefold, Run
-from tests.effects.deliveries import ColouredRun
+from tests.effects.deliveries import ColouredRun, execute, in_colour
 from tests.faults.callers import Colour
 from tests.faults.proxy import Proxy
 
@@ -27,10 +27,8 @@ class Effects:
         table = "create table {} (number int unique deferrable initially deferred)"
         observer.execute(sql.SQL(table).format(self._table))
 
-    async def insert(self, connection: Any, colour: Colour) -> None:
-        answer = connection.execute(sql.SQL("insert into {} values (1)").format(self._table))
-        if colour == "async":
-            await answer
+    async def insert(self, connection: Any) -> None:
+        await execute(connection, sql.SQL("insert into {} values (1)").format(self._table))
 
     @property
     def count(self) -> int:
@@ -69,7 +67,7 @@ def test_a_job_whose_own_commit_was_not_answered_is_known_to_be_completed(
 ) -> None:
     async def play(onefold: Onefold, run: ColouredRun) -> None:
         async with run.transaction() as tx:
-            await effects.insert(tx, colour)
+            await effects.insert(tx)
             proxy.lose_answers()
 
         job = onefold.get(run.target.id)
@@ -86,8 +84,8 @@ def test_a_job_whose_own_commit_was_refused_is_not(
     async def play(onefold: Onefold, run: ColouredRun) -> None:
         async def insert_twice() -> None:
             async with run.transaction() as tx:
-                await effects.insert(tx, colour)
-                await effects.insert(tx, colour)
+                await effects.insert(tx)
+                await effects.insert(tx)
 
         with pytest.raises(psycopg.errors.UniqueViolation):
             await insert_twice()
@@ -104,17 +102,12 @@ def test_a_step_whose_own_commit_was_not_answered_is_known_to_be_over(
     proxy: Proxy, effects: Effects, perform: Any, colour: Colour
 ) -> None:
     async def pay(tx: Any) -> int:
-        await effects.insert(tx, colour)
+        await effects.insert(tx)
         proxy.lose_answers()
         return 7
 
-    def pay_here(tx: Any) -> int:
-        with pytest.raises(StopIteration) as ended:
-            pay(tx).send(None)
-        return int(ended.value.value)
-
     async def play(onefold: Onefold, run: ColouredRun) -> None:
-        assert await run.transact("pay", pay if colour == "async" else pay_here) == 7
+        assert await run.transact("pay", in_colour(pay, colour)) == 7
         assert [step.state for step in onefold.deliveries.steps(run.target.id)] == ["finished"]
 
     perform(play)

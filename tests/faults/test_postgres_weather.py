@@ -47,6 +47,12 @@ def at(postgres_url: str, migrated: str, make_caller: MakeCaller) -> At:
     return at
 
 
+@pytest.fixture
+def patient(postgres_url: str, migrated: str, make_caller: MakeCaller) -> Caller:
+    """A caller at that server who waits as long as we wait by default."""
+    return make_caller(Onefold(postgres_url, schema=migrated))
+
+
 class Crowd:
     """Tasks and threads that enqueue until they are told to leave, whatever is raised."""
 
@@ -253,16 +259,9 @@ class TestRefused:
             onefold.migrate()
 
     def test_a_server_that_fills_up_later_is_said_too(
-        self,
-        postgres_url: str,
-        migrated: str,
-        role: str,
-        observer: psycopg.Connection,
-        make_caller: MakeCaller,
+        self, at: At, role: str, observer: psycopg.Connection
     ) -> None:
-        caller = make_caller(
-            Onefold(url_as(postgres_url, user=role), schema=migrated, busy_timeout=SHORT)
-        )
+        caller = at(user=role)
         with pytest.raises(DatabaseUnavailable, match="rights"):
             caller("enqueue", "mail")
         observer.execute(sql.SQL("alter role {} connection limit 0").format(sql.Identifier(role)))
@@ -290,9 +289,9 @@ class TestSlow:
         assert caller("enqueue", "mail", unique_key="k").inserted
 
     def test_a_settle_does_not_wait_without_end_for_a_guard(
-        self, postgres_url: str, migrated: str, make_caller: MakeCaller
+        self, postgres_url: str, at: At
     ) -> None:
-        caller = make_caller(Onefold(postgres_url, schema=migrated, busy_timeout=SHORT))
+        caller = at()
         claim = caller("claim", "pay", "k").claim
 
         with closing(psycopg.connect(postgres_url)) as connection:
@@ -306,17 +305,12 @@ class TestSlow:
 
 class TestPassedOn:
     def test_an_error_that_is_not_translated_is_not_its_own_cause(
-        self,
-        postgres_url: str,
-        migrated: str,
-        observer: psycopg.Connection,
-        make_caller: MakeCaller,
+        self, patient: Caller, migrated: str, observer: psycopg.Connection
     ) -> None:
-        caller = make_caller(Onefold(postgres_url, schema=migrated))
         observer.execute(sql.SQL("drop table {} cascade").format(sql.Identifier(migrated, "job")))
 
         with pytest.raises(psycopg.errors.UndefinedTable) as caught:
-            caller("enqueue", "mail")
+            patient("enqueue", "mail")
 
         assert caught.value.__cause__ is None
 
@@ -329,21 +323,15 @@ class TestPassedOn:
         ],
     )
     def test_what_a_node_of_citus_answers_to_copy_keeps_its_meaning(
-        self,
-        postgres_url: str,
-        migrated: str,
-        observer: psycopg.Connection,
-        make_caller: MakeCaller,
-        sentence: str,
+        self, patient: Caller, migrated: str, observer: psycopg.Connection, sentence: str
     ) -> None:
         """Citus reports it as XX000. A sequence counts, since what is raised is rolled back."""
         refuse_inserts(observer, migrated, "XX000", sentence, times=1)
-        caller = make_caller(Onefold(postgres_url, schema=migrated))
 
-        stored = caller("enqueue_many", [NewJob("mail"), NewJob("mail")])
+        stored = patient("enqueue_many", [NewJob("mail"), NewJob("mail")])
 
         assert stored.inserted == 2
-        assert len(caller("find")) == 2
+        assert len(patient("find")) == 2
 
     def test_a_node_of_citus_that_is_away_is_not_waited_for(
         self,

@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from onefold import Job, NewJob, WrongState
+from onefold import Job, NewJob, Onefold, WrongState
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
 from tests.race.crew import Crew, Racer, race_by, values
@@ -48,6 +48,11 @@ def test_no_job_is_taken_twice_and_none_is_left(place: Place, crew: Crew) -> Non
             assert place.rows("select count(*) from {job} where state <> 2") == [(0,)]
 
 
+def _keyed(onefold: Onefold, count: int) -> list[str]:
+    jobs = [NewJob("race", unique_key=f"key {n}") for n in range(count)]
+    return [answer.id for answer in onefold.enqueue_many(jobs)]
+
+
 def speak(racer: Racer, jobs: list[Job]) -> Counter[str]:
     """Everybody says something else about the same jobs, in an order of their own."""
     mine = random.Random(racer.rank).sample(jobs, len(jobs))
@@ -84,12 +89,7 @@ def test_heartbeats_finishes_retries_rescues_and_cancels_of_the_same_rows_agree(
 ) -> None:
     for _ in range(repetitions(8, soak=400)):
         with place.open() as onefold:
-            ids = [
-                answer.id
-                for answer in onefold.enqueue_many(
-                    [NewJob("race", unique_key=f"key {n}") for n in range(40)]
-                )
-            ]
+            ids = _keyed(onefold, 40)
             # Leases that are over already: the rescue may take any of them.
             jobs = onefold.deliveries.take(limit=40, worker="first", lease=INSTANT)
             assert sorted(job.id for job in jobs) == sorted(ids)
@@ -119,12 +119,7 @@ def test_replays_and_enqueues_of_the_same_keys_give_each_key_one_holder(
 ) -> None:
     for _ in range(repetitions(8, soak=400)):
         with place.open() as onefold:
-            ids = [
-                answer.id
-                for answer in onefold.enqueue_many(
-                    [NewJob("race", unique_key=f"key {n}") for n in range(20)]
-                )
-            ]
+            ids = _keyed(onefold, 20)
             jobs = onefold.deliveries.take(limit=20, worker="first", lease=HOUR)
             onefold.deliveries.bury(jobs, reason="for the race")
             won = values(crew.race(place, bury_or_replay, ids))

@@ -27,14 +27,6 @@ def onefold(postgres_place: Place) -> Iterator[Onefold]:
         yield opened
 
 
-@pytest.fixture
-def caller(postgres_place: Place) -> Iterator[Any]:
-    """The application's connection, with a transaction that stays open."""
-    with postgres_place.connection() as connection:
-        connection.execute("begin")
-        yield connection
-
-
 def test_a_duplicate_in_an_open_transaction_keeps_nobody_waiting(
     onefold: Onefold, caller: Any
 ) -> None:

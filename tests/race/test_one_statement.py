@@ -22,13 +22,6 @@ def onefold(postgres_place: Place) -> Iterator[Onefold]:
         yield opened
 
 
-@pytest.fixture
-def caller(postgres_place: Place) -> Iterator[Any]:
-    with postgres_place.connection() as connection:
-        connection.execute("begin")
-        yield connection
-
-
 def again(onefold: Onefold) -> Enqueued:
     return onefold.enqueue("a", unique_key="k")
 

@@ -348,27 +348,6 @@ def own_retry_with_new_keys(shop: Shop) -> Pair:
 
 
 @animal
-def saga_with_one_key(shop: Shop) -> Pair:
-    def call(path: str, key: str | None) -> str:
-        shop.post(path, 7, key)
-        return path
-
-    def bad(order_id: int, run: Run) -> None:
-        run.step("reserve", call, "reserve", run.key("reserve"))
-        charged = run.step("charge", call, "charge", None)
-        with run.transaction() as tx:
-            shop.add_receipt(tx, order_id, charged)
-
-    def good(order_id: int, run: Run) -> None:
-        run.step("reserve", call, "reserve", run.key("reserve"))
-        charged = run.step("charge", call, "charge", run.key("charge"))
-        with run.transaction() as tx:
-            shop.add_receipt(tx, order_id, charged)
-
-    return bad, good
-
-
-@animal
 def outbox_with_random_ids(shop: Shop) -> Pair:
     insert = "insert into visit values (?, 1) on conflict do nothing"
 
