@@ -1,18 +1,14 @@
 """The rules of the house that no linter holds."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import onefold
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCE = Path(onefold.__file__).parent
 ROOT = Path(__file__).parents[2]

@@ -1,11 +1,9 @@
 """What is public: the names that can be imported, and what importing them costs."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import types
 
 import pytest
 
@@ -13,9 +11,6 @@ import onefold
 import onefold.claims
 import onefold.events
 from onefold import errors
-
-if TYPE_CHECKING:
-    import types
 
 PUBLIC = pytest.mark.parametrize(
     "module", [onefold, onefold.claims, onefold.events], ids=lambda m: m.__name__

@@ -1,7 +1,5 @@
 """What an Onefold object is made with: refused by name, and nothing secret is repeated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

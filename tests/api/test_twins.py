@@ -1,7 +1,5 @@
 """Sync and async live on one object: every call has its a-twin, with the same signature."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from pathlib import Path

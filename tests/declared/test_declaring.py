@@ -1,23 +1,18 @@
 """A function becomes a job and stays a function; what could never run is refused at once."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import pickle
+from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from onefold import ConflictingOptions, InvalidInput, Onefold, Unique, UsageError
+from onefold.effects.run import Run
 from onefold.jobs.job_function import DeclaredJob
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onefold.effects.run import Run
 
 onefold = Onefold("sqlite:///never-opened.db")
 

@@ -1,15 +1,14 @@
 """What a declared job stores: arguments, options, keys, groups, many at once."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from onefold import (
     AlreadyEnqueued,
     ConflictingOptions,
+    DeclaredJob,
     Fixed,
     InvalidInput,
     JobCall,
@@ -18,13 +17,10 @@ from onefold import (
     Unique,
     UsageError,
 )
+from onefold.effects.run import Run
+from tests.declared.stage import Stage
+from tests.fixtures.colours import Store
 from tests.fixtures.place import Place
-
-if TYPE_CHECKING:
-    from onefold import DeclaredJob
-    from onefold.effects.run import Run
-    from tests.declared.stage import Stage
-    from tests.fixtures.colours import Store
 
 MINUTE = timedelta(minutes=1)
 

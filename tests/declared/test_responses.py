@@ -1,7 +1,5 @@
 """`Defer.from_response`: what a pressed server asks for, whichever library brought the answer."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from types import SimpleNamespace

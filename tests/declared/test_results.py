@@ -1,14 +1,12 @@
 """Waiting for what a job returns: by whoever enqueued it, first or as a duplicate."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import pickle
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,13 +22,11 @@ from onefold import (
     Unique,
     UsageError,
 )
+from onefold.jobs.job_function import JobFunction
+from tests.declared.stage import Stage
+from tests.fixtures.colours import Store
 from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
-
-if TYPE_CHECKING:
-    from onefold.jobs.job_function import JobFunction
-    from tests.declared.stage import Stage
-    from tests.fixtures.colours import Store
 
 NOW = timedelta(0)
 SOON = timedelta(milliseconds=20)

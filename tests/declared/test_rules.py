@@ -1,7 +1,5 @@
 """Which errors are worth a retry, which never will be, and which mean that the work is done."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,21 +1,16 @@
 """`is_unique_violation`: told by the evidence that each driver leaves."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import psycopg2
 import pytest
 
 from onefold import is_unique_violation
+from tests.fixtures.colours import Store
+from tests.fixtures.connection import Kind
 from tests.fixtures.connections import with_kinds
 from tests.fixtures.proof import every_kind
-
-if TYPE_CHECKING:
-    from tests.fixtures.colours import Store
-    from tests.fixtures.connection import Kind
 
 STATEMENTS = (
     "create table {0} (id integer primary key, name varchar(9) unique not null)",

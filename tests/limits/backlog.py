@@ -3,15 +3,11 @@
 Ids and times follow from numbers, so that a test can name any row without reading it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from onefold.model.delivery import TakeOrder
+from onefold.operations.statement import Sql
 from tests.fixtures.backlog import HOUR, ID, KIND, NOW, NUMBERS, QUEUE, TABLE, Fill
-
-if TYPE_CHECKING:
-    from onefold.operations.statement import Sql
 
 ORDER: Final = TakeOrder({QUEUE: 100}, 100, "w", HOUR)
 

@@ -1,7 +1,5 @@
 """`Limit` and `Rate`: what may be said, and how a bucket of tokens is counted."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 from uuid import UUID

@@ -3,9 +3,9 @@
 Counted in rows on PostgreSQL, in steps of the virtual machine on SQLite; never in time.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypeVar
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -15,17 +15,11 @@ from onefold import Limit, Onefold
 from onefold.model.queue import QueueLimits
 from onefold.operations import queues
 from onefold.operations.limited_take import WINDOW, WINDOWS, take_controlled
-from onefold.operations.statement import Sql, compiled, in_schema, run
+from onefold.operations.statement import Operation, Rows, Sql, Statement, compiled, in_schema, run
 from tests.fixtures.backlog import QUEUE, Backlog
 from tests.limits.backlog import FEW, MANY, ORDER, Groups, fills
 from tests.sql import test_plans_postgres as postgres
 from tests.sql import test_plans_sqlite as sqlite
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
-
-    from onefold.operations.statement import Operation, Rows, Statement
 
 T = TypeVar("T")
 

@@ -16,8 +16,6 @@ The functions of FROM, of the values of an INSERT, and of a SELECT are allowed: 
 first. A subquery in WHERE is planned by itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

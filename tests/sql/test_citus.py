@@ -3,11 +3,8 @@
 A revoked API key once stayed valid on Citus, since the statement that revokes it was refused there.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -22,10 +19,7 @@ from onefold.model.new_job import prepare
 from onefold.operations.enqueue import KEEP_HOLDER
 from onefold.operations.statement import Operation, Rows, Sql, Statement
 from tests.fixtures.citus import DISTRIBUTED
-from tests.sql.citus_rules import functions_in, refusals
-
-if TYPE_CHECKING:
-    from tests.sql.citus_rules import Volatility
+from tests.sql.citus_rules import Volatility, functions_in, refusals
 
 FILES = sorted((Path(onefold.sql.__file__).parent / "postgres").rglob("*.sql"))
 NOW = "coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)"

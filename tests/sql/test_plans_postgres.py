@@ -4,10 +4,9 @@ Counted in rows, from `explain (analyze)`, never in time. Each statement is plan
 for its parameters, and without knowing them, as a prepared statement may be from its sixth use on.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import psycopg
@@ -29,9 +28,6 @@ from tests.fixtures.backlog import (
     takes,
     watched,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 SMALL = Backlog()
@@ -73,7 +69,7 @@ class Database:
     def _execute(self, text: str) -> None:
         self.connection.execute(text.encode())
 
-    def prepare(self, statement: Statement, mode: str = "force_generic_plan") -> Prepared:
+    def prepare(self, statement: Statement, mode: str = "force_generic_plan") -> "Prepared":
         """A prepared statement, whose plan is made now if it is generic."""
         prepared = Prepared(self.connection, statement, mode)
         prepared.cost()

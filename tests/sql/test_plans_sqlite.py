@@ -4,10 +4,8 @@ Counted in steps of SQLite's virtual machine, which are the same on every run; n
 statement is planned twice: without statistics, as almost every file is, and after ANALYZE.
 """
 
-from __future__ import annotations
-
 import sqlite3
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,9 +14,6 @@ from onefold.operations.migrations import pending
 from onefold.operations.statement import Sql, Statement
 from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements, job_id, takes, watched
 from tests.fixtures.proof import repetitions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 SQL = Sql("sqlite")

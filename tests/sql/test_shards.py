@@ -3,11 +3,10 @@
 On PostgreSQL in a way that Citus can read, so that it asks one node, and can lock rows there.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,9 +15,6 @@ from onefold import Onefold
 from onefold.operations.statement import Sql, compiled
 from tests.fixtures.backlog import hot_statements
 from tests.fixtures.citus import DISTRIBUTED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SQL = Sql("postgres")
 SQLITE = Sql("sqlite")

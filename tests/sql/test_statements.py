@@ -1,11 +1,10 @@
 """Every statement of both databases: it prepares, and it is asked for as it is written."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import psycopg
@@ -17,9 +16,6 @@ from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import pending
 from onefold.operations.statement import Dialect, Sql, compiled
 from tests.fixtures.usage import Use, uses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 POSTGRES = Sql("postgres")
 SQLITE = Sql("sqlite")

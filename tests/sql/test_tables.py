@@ -1,21 +1,16 @@
 """The tables that the migrations make: the same on both databases."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import psycopg
 import pytest
 
 from onefold import Onefold
 from onefold.operations.migrations import latest, pending
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onefold.operations.statement import Dialect
+from onefold.operations.statement import Dialect
 
 Columns: TypeAlias = dict[str, dict[str, bool]]
 """By table, then by column: whether it may be null."""

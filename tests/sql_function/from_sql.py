@@ -3,10 +3,9 @@
 All other calls go through the library. So does an enqueue with an option that SQL does not have.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 import psycopg
 from psycopg import sql
@@ -17,9 +16,6 @@ from onefold.model.job import Enqueued
 from onefold.model.json_text import encode_payload
 from onefold.model.unique import Unique
 from onefold_contract.subjects import SyncSubject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 KEY_REUSED: Final = "OF422"
 CONFLICTS: Final = ("cannot be given together", "needs a unique_key")

@@ -1,8 +1,6 @@
 """The contract with `onefold_enqueue`: answers, keys, publish keys and suppressed duplicates."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from uuid import uuid4
 
 import psycopg
@@ -21,9 +19,6 @@ from tests.fixtures.citus import distribute
 from tests.fixtures.postgres import drop_schema
 from tests.fixtures.proof import SOAK
 from tests.sql_function.from_sql import FromSql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = [
     "TestAnswers", "TestHoldersScope", "TestKeep", "TestMismatch", "TestNameSpaces",

@@ -1,11 +1,10 @@
 """`onefold_enqueue` for its callers: types, rows, errors, ids, notifications, and transactions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import Any, LiteralString
 
 import asyncpg
 import psycopg
@@ -17,10 +16,6 @@ from onefold import Enqueued, Onefold
 from onefold.model.ids import enqueue_order
 from onefold_contract.cases.bad_input import BAD, CONFLICTS
 from tests.sql_function.from_sql import call
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
 
 Connection = psycopg.Connection[Any]
 
@@ -319,7 +314,7 @@ def test_ids_are_uuids_of_version_7_in_order(connection: Connection) -> None:
         "select e.id from generate_series(1, 200) as n"
         " cross join lateral onefold_enqueue('a', to_json(n)) as e"
     ).fetchall()
-    ids: list[UUID] = [row[0] for row in rows]
+    ids = [row[0] for row in rows]
     assert {job_id.version for job_id in ids} == {7}
     assert {str(job_id)[19] for job_id in ids} <= set("89ab")
     assert len(set(ids)) == 200

@@ -1,12 +1,11 @@
 """Many connections race for one key, half of them from Python and half from SQL: one insert."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -17,9 +16,6 @@ from tests.fixtures.patience import HANG
 from tests.fixtures.proof import repetitions
 from tests.race.waiting import until
 from tests.sql_function.from_sql import call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 RACERS = 8
 ROUNDS = repetitions(10, soak=1000)

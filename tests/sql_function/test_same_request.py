@@ -1,11 +1,9 @@
 """One request from Python and from SQL has the same fingerprint, hash and shard."""
 
-from __future__ import annotations
-
 import json
 import math
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import psycopg
@@ -13,14 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from onefold import Onefold
 from onefold.errors import InvalidInput
 from onefold.model.ids import hash12, shard_of
 from onefold.model.json_text import decode_payload, encode_payload, sorted_payload
 from onefold.model.unique import request_fingerprint
 from tests.sql_function.from_sql import call
-
-if TYPE_CHECKING:
-    from onefold import Onefold
 
 Connection = psycopg.Connection[Any]
 one_schema_for_all = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,7 +1,5 @@
 """API keys as values: what they look like, what they prove, and what they never show."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

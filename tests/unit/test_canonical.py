@@ -1,7 +1,5 @@
 """Payloads as text: stored, sorted, canonical."""
 
-from __future__ import annotations
-
 import enum
 import json
 import math

@@ -1,7 +1,5 @@
 """What a stored claim means for an attempt that wants its key, in the order that matters."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Enqueue: how a batch is cut into statements, what Citus is asked, and a lost answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

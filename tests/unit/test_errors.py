@@ -1,7 +1,5 @@
 """The errors: their tree, their sentences, their evidence."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

@@ -1,10 +1,9 @@
 """What is stored of an exception: bounded, without secrets, and never failing itself."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +12,6 @@ from onefold.model.delivery import encode_error
 from onefold.model.failure import CAUSE_LENGTH, CAUSES, TEXT_LENGTH, TRACE_LENGTH, described, shown
 from onefold.model.ids import parse_id
 from onefold.model.json_text import decode_payload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class CardDeclined(Exception):

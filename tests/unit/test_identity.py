@@ -1,7 +1,5 @@
 """Ids, the hash they carry, and the shard that follows from it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

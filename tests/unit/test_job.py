@@ -1,7 +1,5 @@
 """A job as users see it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

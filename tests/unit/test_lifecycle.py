@@ -1,7 +1,5 @@
 """Which state follows which: the table of the design, written out once more."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

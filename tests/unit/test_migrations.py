@@ -1,9 +1,5 @@
 """Migrations: numbered files, and the identity that says how far a database has come."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from onefold.operations.migrations import (
@@ -13,9 +9,7 @@ from onefold.operations.migrations import (
     pending,
     script,
 )
-
-if TYPE_CHECKING:
-    from onefold.operations.statement import Dialect
+from onefold.operations.statement import Dialect
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 

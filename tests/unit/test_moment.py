@@ -1,7 +1,5 @@
 """Time as it is stored."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

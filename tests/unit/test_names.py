@@ -1,7 +1,5 @@
 """What may be called what."""
 
-from __future__ import annotations
-
 import pytest
 
 from onefold.errors import InvalidInput

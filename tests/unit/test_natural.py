@@ -1,7 +1,5 @@
 """Natural keys, stepped by hand: a row that vanishes between the insert and the look."""
 
-from __future__ import annotations
-
 from onefold import Inserted
 from onefold.model.insert_once import natural
 from onefold.operations.insert_once import insert_once

@@ -1,17 +1,13 @@
 """How a delivery may end, as values that can be returned and raised."""
 
-from __future__ import annotations
-
 import pickle
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from onefold import Bury, Cancel, Defer, InvalidInput, Retry
-
-if TYPE_CHECKING:
-    from onefold.model.outcome import Outcome
+from onefold.model.outcome import Outcome
 
 SECOND = timedelta(seconds=1)
 ALL: list[Outcome] = [Retry(), Retry(SECOND), Defer(SECOND), Bury("gone"), Cancel("not wanted")]

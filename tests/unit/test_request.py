@@ -1,7 +1,5 @@
 """A new job made ready to be stored: what decides its shard, and what is compared with it later."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Backoff: how long a failed job waits."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

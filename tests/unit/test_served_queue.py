@@ -1,7 +1,5 @@
 """Queues as the server has them: what may be said about them, and what is never shown."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,23 +1,16 @@
 """Which shards are left out, for how long, and what is read without them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
+from onefold import Onefold
 from onefold.operations.queues import look
-from onefold.operations.statement import Sql, Statement, in_all_shards
+from onefold.operations.statement import Operation, Row, Sql, Statement, in_all_shards
 from onefold.worker.shards import LONGEST_PAUSE, Shards
 from tests.fixtures.place import Place
 from tests.fixtures.shards import found
 from tests.fixtures.steps import Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onefold import Onefold
-    from onefold.operations.statement import Operation, Row
 
 BAD = 2
 

@@ -1,7 +1,5 @@
 """Statements: how parameters are found in SQL and written in a driver's style."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """Keys derived from payloads, and fingerprints of requests."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import math

@@ -1,26 +1,19 @@
 """Four shards of which one fails: the others go on, and nothing is lost or done twice."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
-from onefold import NewJob
+from onefold import Job, NewJob, Onefold
 from onefold.model.ids import shard_of
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, empty, found, spread
 from tests.worker.stage import HELD, opened, perform, until, working
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from onefold import Job, Onefold
 
 __all__ = ["empty", "spread"]
 
