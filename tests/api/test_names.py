@@ -81,11 +81,3 @@ def test_importing_it_takes_no_driver() -> None:
     imported = modules_after("import onefold")
 
     assert imported.isdisjoint({"sqlite3", "psycopg", "psycopg_pool", "asyncpg", "typer", "rich"})
-
-
-def test_using_sqlite_takes_no_other_driver(sqlite_url: str) -> None:
-    code = f"from onefold import Onefold\nOnefold({sqlite_url!r}).enqueue('email')"
-    imported = modules_after(code)
-
-    assert "sqlite3" in imported
-    assert imported.isdisjoint({"psycopg", "psycopg_pool", "asyncpg"})

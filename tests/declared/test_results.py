@@ -175,16 +175,6 @@ def test_within_a_transaction_the_job_is_not_there_for_anybody_yet(store: Store)
         answer.result(timeout=PATIENTLY)
 
 
-def test_an_answer_is_compared_and_shown_without_whom_to_ask(store: Store) -> None:
-    answer = store.open().enqueue("email")
-    (of_many,) = store.open().enqueue_many([declare(store.open()).call(1).new_job()])
-
-    assert answer == Enqueued(answer.id)
-    assert hash(answer) == hash(Enqueued(answer.id))
-    assert repr(answer) == repr(Enqueued(answer.id))
-    assert of_many == Enqueued(of_many.id)
-
-
 def pickled(answer: Enqueued[Any]) -> Any:
     return pickle.loads(pickle.dumps(answer))
 

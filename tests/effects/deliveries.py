@@ -92,8 +92,8 @@ def in_colour(function: Callable[..., Any], colour: Colour) -> Callable[..., Any
         return function
 
     @wraps(function)
-    def plain(*args: Any) -> Any:
-        coroutine = function(*args)
+    def plain(*args: Any, **options: Any) -> Any:
+        coroutine = function(*args, **options)
         try:
             coroutine.send(None)
         except StopIteration as ended:

@@ -59,6 +59,15 @@ def test_a_key_that_cannot_be_read_is_refused(key: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "written",
+    ["Limit(concurrency=5)", "Limit(rate='100/m')", "Limit(rate='10/30s')", "Limit(rate='5/2h')",
+     "Limit(key='tenant.id', concurrency=2, rate='1/d')"],
+)  # fmt: skip
+def test_a_limit_is_shown_as_it_would_be_written(written: str) -> None:
+    assert repr(eval(written, {"Limit": Limit})) == written
+
+
+@pytest.mark.parametrize(
     ("payload", "group"),
     [
         ({"tenant": {"id": "acme"}}, "acme"),

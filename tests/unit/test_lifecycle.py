@@ -11,6 +11,7 @@ from onefold.model.lifecycle import (
     Standing,
     State,
     allows,
+    mermaid,
     next_step,
 )
 from onefold.model.retry import Fixed
@@ -90,4 +91,10 @@ def test_every_step_of_a_delivery_keeps_the_rules(
         assert (step.state is State.DEAD) == (attempt >= max_attempts or step.vanished == 5)
 
 
-# --- the diagram ----------------------------------------------------------------------------------
+def test_the_diagram_begins_with_an_enqueue_and_has_the_whole_table() -> None:
+    """Line by line, tests/docs compares it with the page that shows it."""
+    first, enqueued, *others = mermaid().splitlines()
+
+    assert (first, enqueued) == ("stateDiagram-v2", "    [*] --> queued: enqueue")
+    assert "    running --> dead: lease expired, none left" in others
+    assert "    completed --> queued: replay, fresh, attempt 0" in others

@@ -7,11 +7,21 @@ from onefold.operations.migrations import (
     Migration,
     latest,
     pending,
+    read_identity,
     script,
 )
 from onefold.operations.statement import Dialect
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
+
+
+def test_an_identity_of_a_later_version_is_read_where_older_code_runs_on_it() -> None:
+    text = '{"installation":"me","version":99,"oldest":1,"colour":"blue"}'
+
+    identity = read_identity(text, "sqlite", "here")
+
+    assert identity == Identity("me", version=99, oldest=1)
+    assert identity.migrated("sqlite") == identity
 
 
 @pytest.mark.parametrize(

@@ -367,3 +367,12 @@ def test_the_order_of_members_does_not_change_the_request() -> None:
     assert request_fingerprint("k", payload={"a": 1, "b": {"c": 2, "d": 3}}) == (
         request_fingerprint("k", payload={"b": {"d": 3, "c": 2}, "a": 1})
     )
+
+
+def test_a_rule_is_shown_as_it_would_be_written() -> None:
+    assert repr(Unique()) == "Unique()"
+    assert repr(Unique("a", "b.c")) == "Unique('a', 'b.c')"
+    assert repr(Unique(exclude="a", bucket=timedelta(1))) == (
+        "Unique(exclude=('a',), bucket=datetime.timedelta(days=1))"
+    )
+    assert repr(Unique(key=by_user)).startswith("Unique(key=<function by_user")
