@@ -1,20 +1,15 @@
 """Pushed deliveries: they wait for their ack, and each ack, nack or defer counts once."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
 from onefold.errors import LeaseLost, WrongState
 from onefold.model.checks import qualified
+from onefold.model.job import Job
 from onefold.model.queue import QueueSettings
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND, WORDS
-
-if TYPE_CHECKING:
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestAckTimeouts", "TestAcks", "TestCallbacks", "TestParking"]
 

@@ -1,8 +1,6 @@
 """What an enqueue returns, and which keys collide: rules 1, 2, 3, 4, 8 and 12 of uniqueness."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
@@ -12,9 +10,7 @@ from onefold.model.job import Enqueued, NewJob
 from onefold.model.unique import Unique
 from onefold.testing.clock import START
 from onefold_contract.cases.common import DAY, HOUR, stored
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestAnswers", "TestLostAnswers", "TestMismatch", "TestNameSpaces", "TestPayloads"]
 

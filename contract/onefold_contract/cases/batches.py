@@ -1,17 +1,13 @@
 """Rule 5: `enqueue_many` returns one result per item, in order, and stores all or nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from onefold.errors import AlreadyEnqueued, KeyReused
 from onefold.model.job import NewJob
 from onefold_contract.cases.common import HOUR, complete, kept, stored
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestAllOrNothing", "TestBatches"]
 

@@ -1,17 +1,13 @@
 """Claims: a key is taken, settled or released."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from onefold.errors import InvalidInput, LeaseLost
 from onefold.model.claim import Claim, Mismatch, Replay, Won
 from onefold_contract.cases.common import HOUR, MICROSECOND
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestClaims"]
 

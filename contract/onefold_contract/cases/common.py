@@ -1,21 +1,16 @@
 """Helpers that several modules of cases use."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onefold.errors import InvalidInput
 from onefold.model.ids import shard_of
+from onefold.model.job import Job
 from onefold.model.retry import Fixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 MICROSECOND: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)

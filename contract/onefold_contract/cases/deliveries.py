@@ -1,13 +1,11 @@
 """How a delivery ends: the table of states, event by event."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from onefold.errors import LeaseLost, WrongState
-from onefold.model.delivery import Delivery
+from onefold.model.delivery import Delivery, Ended
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import (
     AT_ONCE,
@@ -19,10 +17,7 @@ from onefold_contract.cases.common import (
     complete,
     foremost,
 )
-
-if TYPE_CHECKING:
-    from onefold.model.delivery import Ended
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestCancel", "TestDefer", "TestFailures", "TestFinish", "TestRunJobNow"]
 

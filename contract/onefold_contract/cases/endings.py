@@ -1,20 +1,16 @@
 """Deliveries that end together: different endings in one call, and what a rescue returns."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from onefold.errors import InvalidInput
 from onefold.model.delivery import Delivery, encode_error
+from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.operations.endings import Ending, RescuedJob
 from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND
-
-if TYPE_CHECKING:
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestMixedEndings", "TestRescued"]
 

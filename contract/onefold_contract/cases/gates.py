@@ -1,8 +1,6 @@
 """Holds: a held queue gives no jobs, then one job at a time, until one succeeds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +8,7 @@ from onefold.errors import InvalidInput
 from onefold.model.limit import Limit
 from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND, WORDS
 from onefold_contract.cases.groups import fill
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestHolds", "TestHoldsByAWorker", "TestProbes"]
 

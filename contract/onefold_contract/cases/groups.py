@@ -1,22 +1,15 @@
 """Groups of jobs: taken in turn, and in order if the queue is ordered."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
 
-from onefold.model.job import NewJob
+from onefold.model.job import Job, NewJob
 from onefold.model.limit import Limit
 from onefold_contract.cases.common import HOUR, MINUTE, SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestGroups", "TestOrder", "queue"]
 

@@ -1,8 +1,6 @@
 """The history of a job, and operations on dead letters."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -17,9 +15,7 @@ from onefold_contract.cases.common import (
     complete,
     stored,
 )
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestAttempts", "TestDropped", "TestFoundByTheirEnd"]
 

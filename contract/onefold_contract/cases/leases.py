@@ -1,21 +1,15 @@
 """Leases and fences: which delivery may end a job, and what happens when a lease expires."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
-from onefold.model.delivery import Delivery
+from onefold.model.delivery import Delivery, Ended
+from onefold.model.job import Job
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MICROSECOND, MINUTE, SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onefold.model.delivery import Ended
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestExpiry", "TestFences", "TestHeartbeats", "TestPoison", "TestRescue"]
 

@@ -1,9 +1,5 @@
 """Queues: pauses, limits, look and the list of queues."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from onefold.errors import InvalidInput
@@ -11,9 +7,7 @@ from onefold.model.limit import Limit
 from onefold.model.queue import QueueCounts
 from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND, WORDS
 from onefold_contract.cases.groups import fill, groups
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = [
     "TestConcurrency",

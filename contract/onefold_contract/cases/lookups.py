@@ -1,13 +1,11 @@
 """Reading jobs: get, find, paging; and the isolation of tenants."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from onefold.errors import InvalidInput, JobNotFound
-from onefold.model.job import NewJob
+from onefold.model.job import JobPage, NewJob
 from onefold_contract.cases.common import (
     DAY,
     HOUR,
@@ -17,10 +15,7 @@ from onefold_contract.cases.common import (
     complete,
     stored,
 )
-
-if TYPE_CHECKING:
-    from onefold.model.job import JobPage
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestErase", "TestFind", "TestGet", "TestPaging", "TestTenants"]
 

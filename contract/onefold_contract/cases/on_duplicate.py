@@ -1,8 +1,6 @@
 """Rule 9, `keep`, `raise` and `replace`: what an enqueue does if its key is held."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
 import pytest
 
@@ -10,11 +8,7 @@ from onefold.errors import AlreadyEnqueued
 from onefold.model.job import Enqueued
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND, complete, stored
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestDebounce", "TestKeep", "TestRaise", "TestReplace"]
 

@@ -1,9 +1,7 @@
 """Publish keys: one publish is stored once, even if its job has ended."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +17,7 @@ from onefold_contract.cases.common import (
     complete,
     stored,
 )
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = [
     "TestPublishKeys",

@@ -1,8 +1,6 @@
 """Replays of ended jobs: the second half of rule 7, and the table of states."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +17,7 @@ from onefold_contract.cases.common import (
     complete,
     stored,
 )
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestReplay", "TestReplayMany", "TestReplayedKeys"]
 

@@ -1,13 +1,12 @@
 """Rule 9, `rerun`: a running holder gets one successor. No trigger is lost, none is stale."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
 from onefold.model.delivery import Delivery
-from onefold.model.job import Enqueued
+from onefold.model.job import Enqueued, Job
 from onefold.model.lifecycle import Event, Retention
 from onefold.model.retry import Fixed
 from onefold.operations.endings import Ending
@@ -22,12 +21,7 @@ from onefold_contract.cases.common import (
     kept,
     stored,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestEndings", "TestRerun", "TestSuccessors"]
 

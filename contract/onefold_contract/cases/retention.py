@@ -1,8 +1,7 @@
 """Rule 11: how long jobs are kept, and that a prune does not free a key that is held longer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from datetime import timedelta
+from typing import Any, Final
 
 import pytest
 
@@ -19,11 +18,7 @@ from onefold_contract.cases.common import (
     complete,
     stored,
 )
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestDelete", "TestRetention", "TestTombstones"]
 

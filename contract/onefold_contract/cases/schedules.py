@@ -1,16 +1,15 @@
 """Schedules: one job per tick, missed ticks, and changes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from onefold.errors import ConflictingOptions, ScheduleNotFound
 from onefold.model.ids import shard_of
+from onefold.model.job import Job
 from onefold.model.lifecycle import Retention
-from onefold.model.schedule import tick_name
+from onefold.model.schedule import Schedule, Ticked, tick_name
 from onefold_contract.cases.common import (
     DAY,
     HOUR,
@@ -20,11 +19,7 @@ from onefold_contract.cases.common import (
     refused_field,
     stored,
 )
-
-if TYPE_CHECKING:
-    from onefold.model.job import Job
-    from onefold.model.schedule import Schedule, Ticked
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = [
     "TestCatchUp",

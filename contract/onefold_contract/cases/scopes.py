@@ -1,8 +1,6 @@
 """How long a key is held: every scope, alone and with a window."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,9 +14,7 @@ from onefold_contract.cases.common import (
     complete,
     kept,
 )
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestHoldersScope", "TestKeysNeverReturn", "TestScopes", "TestWindows"]
 

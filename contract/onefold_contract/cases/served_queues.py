@@ -1,9 +1,6 @@
 """Queues of the server: their settings, and the queues of tenants."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -16,9 +13,7 @@ from onefold.model.queue import QueueCounts, QueueSettings, SigningSecret, new_s
 from onefold.model.retry import Exponential, Fixed
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 from onefold_contract.cases.groups import fill
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestQualifiedNames", "TestServedQueues"]
 

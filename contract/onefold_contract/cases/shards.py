@@ -1,20 +1,14 @@
 """Shards: rules that hold for any number of shards."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
 from onefold.model.claim import Won
 from onefold.model.ids import shard_of
-from onefold.model.job import NewJob
+from onefold.model.job import Job, NewJob
 from onefold_contract.cases.common import DAY, HOUR, MINUTE, SECOND, foremost, spread, stored
-
-if TYPE_CHECKING:
-    from onefold.model.job import Job
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestAllShards", "TestShardOrder", "TestTurns"]
 

@@ -1,14 +1,9 @@
 """Taking jobs: which jobs, in which order, and for how long."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, foremost, stored
-
-if TYPE_CHECKING:
-    from onefold_contract.subject import Subject
+from onefold_contract.subject import Subject
 
 __all__ = ["TestTakeOrder", "TestTakes"]
 
