@@ -54,16 +54,6 @@ def jobs(onefold: Onefold, new: list[NewJob]) -> None:
     assert_type(onefold.keys.duplicates("id"), Duplicates)
 
 
-async def awaited(onefold: Onefold, new: list[NewJob]) -> None:
-    """Their twins."""
-    assert_type(await onefold.aenqueue("email"), Enqueued)
-    assert_type(await onefold.aenqueue_many(new), EnqueuedMany)
-    assert_type(await onefold.aget("id"), Job | None)
-    assert_type(await onefold.afind(), JobPage)
-    async with onefold as entered:
-        assert_type(entered, Onefold)
-
-
 def wrong(onefold: Onefold) -> None:
     """What a checker refuses; an ignore that is not needed is an error by itself."""
     onefold.enqueue("email", uniqe_key="k")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
@@ -92,13 +82,6 @@ def deliveries(onefold: Onefold) -> None:
     ended, more = onefold.deliveries.finish_and_take(taken, worker="w", lease=SECOND)
     assert_type(ended, list[Ended])
     assert_type(more, list[Job])
-
-
-def job(found: Job) -> None:
-    """What a job says of itself."""
-    assert_type(found.payload, Any)
-    assert_type(found.run_at, datetime)
-    assert_type(found.lease_until, datetime | None)
 
 
 def claims(onefold: Onefold) -> str:
@@ -156,12 +139,6 @@ def locks(onefold: Onefold) -> None:
     with onefold.lock("report", ttl=SECOND) as lock:
         assert_type(lock, Lock)
         assert_type(lock.fence, int)
-
-
-async def alocks(onefold: Onefold) -> None:
-    """And its twin."""
-    async with onefold.lock("report") as lock:
-        assert_type(lock, Lock)
 
 
 def declared(onefold: Onefold, connection: object) -> None:

@@ -75,23 +75,15 @@ def test_every_async_call_has_a_twin(kind: type) -> None:
 
 
 @each_class
-def test_twins_have_the_same_signature(kind: type) -> None:
+def test_a_twin_is_awaited_has_the_same_signature_and_is_documented_by_the_other(
+    kind: type,
+) -> None:
     for name, method, twin in pairs_of(kind):
         ours, theirs = inspect.signature(method), inspect.signature(twin)
         assert ours.parameters == theirs.parameters, name
         assert ours.return_annotation == theirs.return_annotation, name
-
-
-@each_class
-def test_one_twin_blocks_and_the_other_is_awaited(kind: type) -> None:
-    for name, method, twin in pairs_of(kind):
         assert not inspect.iscoroutinefunction(method), name
         assert inspect.iscoroutinefunction(twin), name
-
-
-@each_class
-def test_a_twin_is_documented_by_the_other(kind: type) -> None:
-    for name, method, twin in pairs_of(kind):
         assert inspect.getdoc(method), name
         assert (inspect.getdoc(twin) or "").startswith(f"`{name}`"), name
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from inspect import signature
 from typing import Any
 from uuid import uuid4
 
@@ -59,6 +60,17 @@ def performing(
     return run
 
 
+def played(play: Callable[..., Awaitable[None]]) -> Any:
+    """A test that has an open connection, and another one to observe it if it wants that."""
+
+    def test(perform: Callable[[Play], None], observer: psycopg.Connection) -> None:
+        observes = "observer" in signature(play).parameters
+        perform(partial(play, observer=observer) if observes else play)
+
+    test.__name__ = play.__name__
+    return test
+
+
 def asked(text: str, **given: Any) -> Statement:
     return Statement("asked", text, given, alone=True, waits=False)
 
@@ -85,115 +97,99 @@ async def answer(exchanges: Exchanges, text: str, **given: Any) -> Any:
     return rows[0][0][0]
 
 
-def test_values_and_rows_pass(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        given = {"words": ["ä", 'say "no"', "\\", ""], "no": [], "number": -(2**62), "none": None}
-        text = "select :words::text[], :no::text[], :number::bigint, :none::text, true"
-        for _ in range(2):
-            answered = send(exchanges, asked(text, **given))
-            assert answered is not None
-            assert await answered == [[([*given["words"]], [], given["number"], None, True)]]  # type: ignore[misc]
-
-    perform(play)
-
-
-def test_each_statement_is_a_transaction(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        number = "select pg_current_xact_id()::text"
-        answered = send(exchanges, asked(number), asked(number))
+@played
+async def test_values_and_rows_pass(exchanges: PostgresExchanges) -> None:
+    given = {"words": ["ä", 'say "no"', "\\", ""], "no": [], "number": -(2**62), "none": None}
+    text = "select :words::text[], :no::text[], :number::bigint, :none::text, true"
+    for _ in range(2):
+        answered = send(exchanges, asked(text, **given))
         assert answered is not None
-        first, second = await answered or []
-        assert first != second
-
-    perform(play)
+        assert await answered == [[([*given["words"]], [], given["number"], None, True)]]  # type: ignore[misc]
 
 
-def test_more_than_a_socket_holds_passes(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        many = "x" * 30_000_000
-        first = send(exchanges, asked("select :many::text", many=many))
-        second = send(exchanges, asked("select length(:many::text)", many=many))
-        assert first is not None
-        assert second is not None
-        assert await first == [[(many,)]]
-        assert await second == [[(len(many),)]]
-
-    perform(play)
+@played
+async def test_each_statement_is_a_transaction(exchanges: PostgresExchanges) -> None:
+    number = "select pg_current_xact_id()::text"
+    answered = send(exchanges, asked(number), asked(number))
+    assert answered is not None
+    first, second = await answered or []
+    assert first != second
 
 
-def test_an_error_ends_only_its_own_exchange(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        pid = "select pg_backend_pid()"
-        before = await answer(exchanges, pid)
-        division = "select 1 / :by::integer"
-        sent = [send(exchanges, asked(division, by=by)) for by in (1, 0, 1)]
-        answers = [await answered for answered in sent if answered is not None]
-        assert answers == [[[(1,)]], None, [[(1,)]]]
-        # Prepared statements may be the reason: they end with the connection.
-        assert await answer(exchanges, pid) != before
-
-    perform(play)
+@played
+async def test_more_than_a_socket_holds_passes(exchanges: PostgresExchanges) -> None:
+    many = "x" * 30_000_000
+    first = send(exchanges, asked("select :many::text", many=many))
+    second = send(exchanges, asked("select length(:many::text)", many=many))
+    assert first is not None
+    assert second is not None
+    assert await first == [[(many,)]]
+    assert await second == [[(len(many),)]]
 
 
-def test_a_statement_that_may_wait_is_not_sent(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        for statement in (
-            Statement("asked", "select 1", {}, alone=True),
-            Statement("asked", "select 1", {}, waits=False),
-            asked("select :odd::text", odd=[1, "one"]),
-        ):
-            assert await answer(exchanges, "select 1") == 1
-            answered = send(exchanges, statement)
-            assert answered is not None
-            assert await answered is None
-            # The caller runs it on the pool: it is not to be sent here again.
-            assert send(exchanges, statement) is None
-
-    perform(play)
+@played
+async def test_an_error_ends_only_its_own_exchange(exchanges: PostgresExchanges) -> None:
+    pid = "select pg_backend_pid()"
+    before = await answer(exchanges, pid)
+    division = "select 1 / :by::integer"
+    sent = [send(exchanges, asked(division, by=by)) for by in (1, 0, 1)]
+    answers = [await answered for answered in sent if answered is not None]
+    assert answers == [[[(1,)]], None, [[(1,)]]]
+    # Prepared statements may be the reason: they end with the connection.
+    assert await answer(exchanges, pid) != before
 
 
-def test_an_operation_that_raises_has_no_result(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-
-        def operation(_: Sql) -> Operation[None]:
-            yield asked("select 1")
-            raise LookupError
-
-        assert exchanges.send(operation, answered.set_result)
-        assert await answered is None
+@played
+async def test_a_statement_that_may_wait_is_not_sent(exchanges: PostgresExchanges) -> None:
+    for statement in (
+        Statement("asked", "select 1", {}, alone=True),
+        Statement("asked", "select 1", {}, waits=False),
+        asked("select :odd::text", odd=[1, "one"]),
+    ):
         assert await answer(exchanges, "select 1") == 1
+        answered = send(exchanges, statement)
+        assert answered is not None
+        assert await answered is None
+        # The caller runs it on the pool: it is not to be sent here again.
+        assert send(exchanges, statement) is None
 
-    perform(play)
+
+@played
+async def test_an_operation_that_raises_has_no_result(exchanges: PostgresExchanges) -> None:
+    answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def operation(_: Sql) -> Operation[None]:
+        yield asked("select 1")
+        raise LookupError
+
+    assert exchanges.send(operation, answered.set_result)
+    assert await answered is None
+    assert await answer(exchanges, "select 1") == 1
 
 
-def test_a_backend_that_ends_loses_all_its_responses(
-    perform: Callable[[Play], None], observer: psycopg.Connection
+@played
+async def test_a_backend_that_ends_loses_all_its_responses(
+    exchanges: PostgresExchanges, observer: psycopg.Connection
 ) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        pid = "select pg_backend_pid()"
-        before = await answer(exchanges, pid)
-        sent = [send(exchanges, asked("select pg_sleep(60)::text")) for _ in range(2)]
-        observer.execute("select pg_terminate_backend(%s)", [before])
-        assert [await answered for answered in sent if answered is not None] == [None, None]
-        assert await answer(exchanges, pid) != before
-
-    perform(play)
+    pid = "select pg_backend_pid()"
+    before = await answer(exchanges, pid)
+    sent = [send(exchanges, asked("select pg_sleep(60)::text")) for _ in range(2)]
+    observer.execute("select pg_terminate_backend(%s)", [before])
+    assert [await answered for answered in sent if answered is not None] == [None, None]
+    assert await answer(exchanges, pid) != before
 
 
-def test_a_backend_that_ends_while_a_request_is_written_is_replaced(
-    perform: Callable[[Play], None], observer: psycopg.Connection
+@played
+async def test_a_backend_that_ends_while_a_request_is_written_is_replaced(
+    exchanges: PostgresExchanges, observer: psycopg.Connection
 ) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        pid = "select pg_backend_pid()"
-        before = await answer(exchanges, pid)
-        sleeping = send(exchanges, asked("select pg_sleep(60)::text"))
-        written = send(exchanges, asked("select :many::text", many="x" * 30_000_000))
-        observer.execute("select pg_terminate_backend(%s)", [before])
-        assert [await each for each in (sleeping, written) if each is not None] == [None, None]
-        assert await answer(exchanges, pid) != before
-
-    perform(play)
+    pid = "select pg_backend_pid()"
+    before = await answer(exchanges, pid)
+    sleeping = send(exchanges, asked("select pg_sleep(60)::text"))
+    written = send(exchanges, asked("select :many::text", many="x" * 30_000_000))
+    observer.execute("select pg_terminate_backend(%s)", [before])
+    assert [await each for each in (sleeping, written) if each is not None] == [None, None]
+    assert await answer(exchanges, pid) != before
 
 
 @pytest.mark.prove
@@ -218,28 +214,24 @@ def test_a_server_that_crashes_before_it_has_read_a_request_loses_all_its_respon
     performing(new_loop, place)(play)
 
 
-def test_a_connection_that_ends_while_it_is_idle_is_replaced(
-    perform: Callable[[Play], None], observer: psycopg.Connection
+@played
+async def test_a_connection_that_ends_while_it_is_idle_is_replaced(
+    exchanges: PostgresExchanges, observer: psycopg.Connection
 ) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        pid = "select pg_backend_pid()"
-        before = await answer(exchanges, pid)
-        observer.execute("select pg_terminate_backend(%s)", [before])
-        alive = "select 1 from pg_stat_activity where pid = %s"
-        await asyncio.to_thread(until, lambda: not observer.execute(alive, [before]).fetchall())
-        while (answered := send(exchanges, asked(pid))) is not None:
-            await answered
-        assert await answer(exchanges, pid) != before
-
-    perform(play)
+    pid = "select pg_backend_pid()"
+    before = await answer(exchanges, pid)
+    observer.execute("select pg_terminate_backend(%s)", [before])
+    alive = "select 1 from pg_stat_activity where pid = %s"
+    await asyncio.to_thread(until, lambda: not observer.execute(alive, [before]).fetchall())
+    while (answered := send(exchanges, asked(pid))) is not None:
+        await answered
+    assert await answer(exchanges, pid) != before
 
 
-def test_a_closed_one_sends_nothing(perform: Callable[[Play], None]) -> None:
-    async def play(exchanges: PostgresExchanges) -> None:
-        await exchanges.close()
-        assert send(exchanges, asked("select 1")) is None
-
-    perform(play)
+@played
+async def test_a_closed_one_sends_nothing(exchanges: PostgresExchanges) -> None:
+    await exchanges.close()
+    assert send(exchanges, asked("select 1")) is None
 
 
 async def test_a_connection_that_is_being_opened_is_closed_too(
