@@ -32,65 +32,40 @@ def shown(expression: str, zone: str, day: str, *, days: int = 1) -> list[str]:
     return [tick.astimezone(there).strftime("%H:%M%z") for tick in found]
 
 
-# --- clocks go forward: times that do not exist -----------------------------------------------
+CHANGED_CLOCKS = [
+    # When clocks go forward, an appointment that is jumped over is kept when they have jumped.
+    ("Europe/Berlin", "2026-03-29", "30 2 * * *", ["03:00+0200"]),
+    ("Europe/Berlin", "2026-03-29", "0,30 2 * * *", ["03:00+0200"]),
+    ("Europe/Berlin", "2026-03-29", "30 2,3 * * *", ["03:00+0200", "03:30+0200"]),
+    ("Europe/Berlin", "2026-03-29", "0 3 * * *", ["03:00+0200"]),
+    ("Europe/Berlin", "2026-03-29", "59 1 * * *", ["01:59+0100"]),
+    ("America/New_York", "2026-03-08", "30 2 * * *", ["03:00-0400"]),
+    ("America/New_York", "2026-03-08", "15 1-3 * * *",
+     ["01:15-0500", "03:00-0400", "03:15-0400"]),
+    ("Australia/Lord_Howe", "2026-10-04", "15 2 * * *", ["02:30+1100"]),
+    ("Australia/Lord_Howe", "2026-10-04", "0,45 2 * * *", ["02:30+1100", "02:45+1100"]),
+    # When they go back, an appointment that comes twice is kept the first time.
+    ("Europe/Berlin", "2026-10-25", "30 2 * * *", ["02:30+0200"]),
+    ("Europe/Berlin", "2026-10-25", "0,30 2-3 * * *",
+     ["02:00+0200", "02:30+0200", "03:00+0100", "03:30+0100"]),
+    ("America/New_York", "2026-11-01", "30 1 * * *", ["01:30-0400"]),
+    ("Australia/Lord_Howe", "2026-04-05", "45 1 * * *", ["01:45+1100"]),
+    ("Australia/Lord_Howe", "2026-04-05", "0,30 1,2 * * *",
+     ["01:00+1100", "01:30+1100", "02:00+1030", "02:30+1030"]),
+    # What follows the clock happens as often as it is shown.
+    ("Europe/Berlin", "2026-10-25", "*/30 2 * * *",
+     ["02:00+0200", "02:30+0200", "02:00+0100", "02:30+0100"]),
+    ("America/New_York", "2026-11-01", "*/30 1 * * *",
+     ["01:00-0400", "01:30-0400", "01:00-0500", "01:30-0500"]),
+    ("Australia/Lord_Howe", "2026-04-05", "*/20 1 * * *",
+     ["01:00+1100", "01:20+1100", "01:40+1100", "01:40+1030"]),
+    ("Australia/Lord_Howe", "2026-04-05", "*/20 3 * * *",
+     ["03:00+1030", "03:20+1030", "03:40+1030"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("zone", "day", "expression", "wanted"),
-    [
-        ("Europe/Berlin", "2026-03-29", "30 2 * * *", ["03:00+0200"]),
-        ("Europe/Berlin", "2026-03-29", "0,30 2 * * *", ["03:00+0200"]),
-        ("Europe/Berlin", "2026-03-29", "30 2,3 * * *", ["03:00+0200", "03:30+0200"]),
-        ("Europe/Berlin", "2026-03-29", "0 3 * * *", ["03:00+0200"]),
-        ("Europe/Berlin", "2026-03-29", "59 1 * * *", ["01:59+0100"]),
-        ("America/New_York", "2026-03-08", "30 2 * * *", ["03:00-0400"]),
-        ("America/New_York", "2026-03-08", "15 1-3 * * *",
-         ["01:15-0500", "03:00-0400", "03:15-0400"]),
-        ("Australia/Lord_Howe", "2026-10-04", "15 2 * * *", ["02:30+1100"]),
-        ("Australia/Lord_Howe", "2026-10-04", "0,45 2 * * *", ["02:30+1100", "02:45+1100"]),
-    ],
-)  # fmt: skip
-def test_an_appointment_that_is_jumped_over_is_kept_when_the_clocks_have_jumped(
-    zone: str, day: str, expression: str, wanted: list[str]
-) -> None:
-    assert shown(expression, zone, day) == wanted
-
-
-# --- clocks go back: times that exist twice ---------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("zone", "day", "expression", "wanted"),
-    [
-        ("Europe/Berlin", "2026-10-25", "30 2 * * *", ["02:30+0200"]),
-        ("Europe/Berlin", "2026-10-25", "0,30 2-3 * * *",
-         ["02:00+0200", "02:30+0200", "03:00+0100", "03:30+0100"]),
-        ("America/New_York", "2026-11-01", "30 1 * * *", ["01:30-0400"]),
-        ("Australia/Lord_Howe", "2026-04-05", "45 1 * * *", ["01:45+1100"]),
-        ("Australia/Lord_Howe", "2026-04-05", "0,30 1,2 * * *",
-         ["01:00+1100", "01:30+1100", "02:00+1030", "02:30+1030"]),
-    ],
-)  # fmt: skip
-def test_an_appointment_that_comes_twice_is_kept_the_first_time(
-    zone: str, day: str, expression: str, wanted: list[str]
-) -> None:
-    assert shown(expression, zone, day) == wanted
-
-
-@pytest.mark.parametrize(
-    ("zone", "day", "expression", "wanted"),
-    [
-        ("Europe/Berlin", "2026-10-25", "*/30 2 * * *",
-         ["02:00+0200", "02:30+0200", "02:00+0100", "02:30+0100"]),
-        ("America/New_York", "2026-11-01", "*/30 1 * * *",
-         ["01:00-0400", "01:30-0400", "01:00-0500", "01:30-0500"]),
-        ("Australia/Lord_Howe", "2026-04-05", "*/20 1 * * *",
-         ["01:00+1100", "01:20+1100", "01:40+1100", "01:40+1030"]),
-        ("Australia/Lord_Howe", "2026-04-05", "*/20 3 * * *",
-         ["03:00+1030", "03:20+1030", "03:40+1030"]),
-    ],
-)  # fmt: skip
-def test_what_follows_the_clock_happens_as_often_as_it_is_shown(
+@pytest.mark.parametrize(("zone", "day", "expression", "wanted"), CHANGED_CLOCKS)
+def test_on_a_day_when_clocks_are_changed_the_rule_of_the_expression_holds(
     zone: str, day: str, expression: str, wanted: list[str]
 ) -> None:
     assert shown(expression, zone, day) == wanted

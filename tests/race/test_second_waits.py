@@ -5,7 +5,7 @@ Rule 6: the second waits; the first commits → duplicate; rolls back → new.
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -31,29 +31,20 @@ def onefold(place: Place) -> Iterator[Onefold]:
         yield opened
 
 
-def by_unique_key(onefold: Any) -> Enqueued:
-    answer: Enqueued = onefold.enqueue("a", {"n": 1}, unique_key="k")
-    return answer
+def enqueuing(**options: Any) -> Callable[[Any], Enqueued]:
+    """An enqueue of the same request, under these keys."""
+    return lambda onefold: cast("Enqueued", onefold.enqueue("a", {"n": 1}, **options))
 
 
-def by_publish_key(onefold: Any) -> Enqueued:
-    answer: Enqueued = onefold.enqueue("a", {"n": 1}, idempotency_key="k")
-    return answer
-
-
-def by_both_keys(onefold: Any) -> Enqueued:
-    answer: Enqueued = onefold.enqueue("a", {"n": 1}, idempotency_key="k", unique_key="k")
-    return answer
+by_unique_key = enqueuing(unique_key="k")
+by_publish_key = enqueuing(idempotency_key="k")
+by_both_keys = enqueuing(idempotency_key="k", unique_key="k")
+by_window = enqueuing(unique_key="k", unique_for=HOUR)
 
 
 def by_batch(onefold: Any) -> Enqueued:
     jobs = [NewJob("a", {"n": 1}, unique_key=key) for key in ("j", "k", "l")]
     answer: Enqueued = onefold.enqueue_many(jobs)[1]
-    return answer
-
-
-def by_window(onefold: Any) -> Enqueued:
-    answer: Enqueued = onefold.enqueue("a", {"n": 1}, unique_key="k", unique_for=HOUR)
     return answer
 
 
