@@ -49,6 +49,20 @@ async def working(onefold: Onefold, **options: Any) -> AsyncGenerator[Worker]:
         yield worker
 
 
+class Slow:
+    """A job that says that it has begun, and does not end before it may."""
+
+    def __init__(self, onefold: Onefold) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+        @onefold.job
+        async def slow() -> None:
+            self.begun.set()
+            await self.may_end.wait()
+
+        self.job = slow
+
+
 async def until(condition: Callable[[], Any], *, patience: float = PATIENCE) -> None:
     """Wait for something to become true, and say so if it does not."""
     deadline = time.monotonic() + patience

@@ -11,7 +11,7 @@ from onefold import Delivery, Fixed, Onefold
 from onefold.events import Event, JobEnded, LeasesExpired, WriteFenced
 from tests.fixtures.patience import HANG, LOCK
 from tests.fixtures.place import Place
-from tests.worker.stage import BEAT, HELD, ended, get_job, perform, spin, until, working
+from tests.worker.stage import BEAT, HELD, Slow, ended, get_job, perform, spin, until, working
 
 
 @pytest.fixture
@@ -24,21 +24,16 @@ class TestLeases:
     async def test_a_job_keeps_its_lease_while_it_runs_and_while_it_waits_for_its_turn(
         self, onefold: Onefold
     ) -> None:
-        begun, may_end = asyncio.Event(), asyncio.Event()
+        slow = Slow(onefold)
 
-        @onefold.job
-        async def slow() -> None:
-            begun.set()
-            await may_end.wait()
-
-        ids = [(await slow.aenqueue()).id for _ in range(2)]
+        ids = [(await slow.job.aenqueue()).id for _ in range(2)]
 
         async def leases() -> list[datetime]:
             jobs = [await get_job(onefold, job_id) for job_id in ids]
             return [job.lease_until for job in jobs if job.lease_until is not None]
 
         async with working(onefold, concurrency=1, prefetch=1, chores=False, **HELD):
-            await until(begun.is_set)
+            await until(slow.begun.is_set)
 
             async def both_are_held() -> bool:
                 return len(await leases()) == 2
@@ -52,7 +47,7 @@ class TestLeases:
 
             await until(both_are_extended)
             assert (await onefold.deliveries.arescue()).total == 0
-            may_end.set()
+            slow.may_end.set()
             await ended(onefold, *ids)
         assert [(await get_job(onefold, job_id)).fence for job_id in ids] == [1, 1]
 
@@ -111,24 +106,19 @@ class TestLeases:
         self, onefold: Onefold
     ) -> None:
         events: list[Event] = []
-        begun, may_end = asyncio.Event(), asyncio.Event()
+        slow = Slow(onefold)
         onefold.subscribe(events.append)
 
-        @onefold.job
-        async def late() -> None:
-            begun.set()
-            await may_end.wait()
-
-        enqueued = await late.aenqueue()
+        enqueued = await slow.job.aenqueue()
         async with working(
             onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
         ):
-            await until(begun.is_set)
+            await until(slow.begun.is_set)
             # An operator's hand: the delivery is ended from outside, and taken by another.
             job = await get_job(onefold, enqueued.id)
             await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
             [taken] = await onefold.deliveries.atake(worker="other", lease=LOCK)
-            may_end.set()
+            slow.may_end.set()
             await until(lambda: any(isinstance(e, WriteFenced) for e in events))
             await until(
                 lambda: any(isinstance(e, JobEnded) and e.outcome == "lost" for e in events)
@@ -172,16 +162,11 @@ class TestLeases:
 
 class TestStops:
     async def test_what_has_not_begun_is_handed_back_at_once(self, onefold: Onefold) -> None:
-        begun, may_end = asyncio.Event(), asyncio.Event()
+        slow = Slow(onefold)
 
-        @onefold.job
-        async def slow() -> None:
-            begun.set()
-            await may_end.wait()
-
-        ids = [(await slow.aenqueue()).id for _ in range(4)]
+        ids = [(await slow.job.aenqueue()).id for _ in range(4)]
         async with working(onefold, concurrency=1, prefetch=3) as worker:
-            await until(begun.is_set)
+            await until(slow.begun.is_set)
 
             async def all_held() -> bool:
                 return all([(await get_job(onefold, i)).state == "running" for i in ids])
@@ -195,7 +180,7 @@ class TestStops:
 
             await until(back)
             assert (await get_job(onefold, ids[0])).state == "running"
-            may_end.set()
+            slow.may_end.set()
         states = [(await get_job(onefold, i)).state for i in ids]
         assert states == ["completed", "ready", "ready", "ready"]
 

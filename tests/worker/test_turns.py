@@ -9,7 +9,7 @@ from onefold import Limit, Onefold, Retry, Run
 from onefold.model.delivery import TakeOrder
 from onefold.worker.queue_monitor import QueueMonitor
 from onefold.worker.settings import worker_settings
-from tests.worker.stage import ended, until, working
+from tests.worker.stage import Slow, ended, until, working
 
 NEVER = timedelta(hours=1)
 
@@ -53,24 +53,19 @@ class TestAWorkersOwnLimits:
     async def test_a_queue_that_has_all_it_may_have_here_keeps_no_other_waiting(
         self, onefold: Onefold
     ) -> None:
-        begun, may_end = asyncio.Event(), asyncio.Event()
-
-        @onefold.job
-        async def slow() -> None:
-            begun.set()
-            await may_end.wait()
+        slow = Slow(onefold)
 
         @onefold.job(queue="email")
         async def quick() -> None: ...
 
         for _ in range(3):
-            await slow.aenqueue()
+            await slow.job.aenqueue()
         async with working(onefold, queues={"default": 1, "email": None}):
-            await until(begun.is_set)
+            await until(slow.begun.is_set)
             later = quick.using(delay=timedelta(milliseconds=50))
             await ended(onefold, (await quick.aenqueue()).id, (await later.aenqueue()).id)
-            assert not may_end.is_set()
-            may_end.set()
+            assert not slow.may_end.is_set()
+            slow.may_end.set()
 
 
 class TestComingBack:
