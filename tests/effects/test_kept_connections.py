@@ -38,18 +38,6 @@ def test_the_next_transaction_has_the_connection_of_the_last(database: SqliteDat
     database.close()
 
 
-def test_what_was_rolled_back_is_not_in_the_next_one(database: SqliteDatabase) -> None:
-    def write() -> None:
-        with begin(None, database) as begun:
-            begun.connection.execute("insert into note values ('lost')")
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        write()
-    assert count(database) == 0
-    database.close()
-
-
 def test_an_awaited_transaction_is_kept_and_rolled_back_likewise(database: SqliteDatabase) -> None:
     async def fail(first: Any) -> None:
         async with await abegin(None, database) as begun:
