@@ -3,10 +3,15 @@
 from datetime import timedelta
 from typing import Any
 
-from onefold import KeyPage, Onefold
+import pytest
+
+from onefold import Erased, KeyPage, Limit, Onefold
 from onefold.claims import Claim, Won
+from onefold.model.checks import qualified
+from onefold.model.queue import QueueSettings
 from onefold.model.unique import fingerprint
-from tests.fixtures.colours import Clock, Coloured, refused_field
+from tests.fixtures.colours import Clock, Colour, Coloured, refused_field
+from tests.fixtures.place import Place
 
 HOUR = timedelta(hours=1)
 
@@ -189,6 +194,50 @@ async def test_what_belongs_to_jobs_and_locks_is_not_of_a_scope(onefold: Coloure
     async with onefold.lock("alice"):
         assert (await onefold.keys.erase(scope="alice")).claims == 0
         assert (await onefold.keys.erase(scope="")).claims == 0
+
+
+@pytest.mark.parametrize("owner", ["acme", ""])
+async def test_an_erased_tenant_leaves_only_api_keys_that_are_revoked(
+    spread: Place, colour: Colour, clock: Clock, owner: str
+) -> None:
+    onefold = Coloured(spread.open(clock=clock), colour)
+    tables = [spread.table(name) for name in ("api_key", "served_queue")]
+    await onefold.queues.set_limits("shared", group_limit=Limit(rate="1/d"))
+    texts: dict[str, str] = {}
+    for tenant, word in ((owner, "acme"), ("other", "other")):
+        calls = onefold.tenant(tenant) if tenant else onefold
+        await calls.queues.save(f"{word} own", QueueSettings(concurrency=9))
+        await calls.queues.set_limits(f"{word} own", group_limit=Limit(rate="1/d"))
+        if tenant:
+            await calls.queues.pause("only paused")
+        await calls.schedules.save(f"{word} nightly", "0 3 * * *", kind="report")
+        await claimed(calls, f"{word} key")
+        for queue in (qualified(tenant, f"{word} own"), "shared"):
+            for number in range(2):
+                key = f"{word} {number}"
+                await calls.enqueue("work", word, queue=queue, group_key=word, unique_key=key)
+            taken = await onefold.deliveries.take_limited(queue, worker="w", lease=HOUR)
+            await calls.deliveries.acknowledge(taken.jobs[0].id)
+        new = await onefold.api_keys.create(tenant, scopes=["work"], name=f"{word}'s laptop")
+        texts[word] = new.text
+    before = spread.contents(*tables)
+
+    erased = await onefold.keys.erase(tenant=owner)
+
+    assert erased == Erased(jobs=3, claims=1, schedules=1, queues=1, api_keys=1)
+    after = spread.contents(*tables)
+    left = {table: [row for row in rows if "acme" in repr(row)] for table, rows in after.items()}
+    (key_row,) = left.pop(tables[0]) if owner else [(0, "", "", "")]
+    assert (key_row[3], [*filter(None, left.values())]) == ("", [])
+    assert (await onefold.api_keys.check(texts["acme"])).key is None
+    assert await onefold.keys.erase(tenant=owner) == Erased()
+    # Nobody else has lost anything: what the process has counted is written by the erase.
+    assert (await onefold.tenant("other").statistics.read()).total.completed == 1
+    assert (await onefold.api_keys.check(texts["other"])).key is not None
+    for table, rows in before.items():
+        others = [row for row in rows if "other" in repr(row) or "shared" in row]
+        assert all(row in after[table] for row in others if "acme" not in repr(row)), table
+    await onefold.close()
 
 
 # --- the sweep ------------------------------------------------------------------------------------

@@ -174,10 +174,11 @@ class Keys(Noun):
     ) -> Procedure[Erased]:
         """Remove all stored data of a tenant, or of one key of this tenant, keys included.
 
-        `scope` removes the keys of one scope (a principal, for example) with their stored
-        responses, on all surfaces or on one; jobs stay. With `surface`, `key` does the same.
+        The API keys of an erased tenant are revoked and lose their names. `scope` removes the keys
+        of one scope (a principal, for example) with their stored responses, on all surfaces or on
+        one; jobs stay. With `surface`, `key` does the same.
         """
-        yield from self._flushed()
+        yield from self._flushed(counts=tenant is not None)
         own = self._context.tenant
         owner = own if tenant is None else checks.text(tenant, "tenant")
         if own not in {"", owner}:
@@ -244,10 +245,12 @@ class Keys(Noun):
 
     aduplicates: Final = awaited(duplicates)
 
-    def _flushed(self) -> Procedure[None]:
+    def _flushed(self, *, counts: bool = False) -> Procedure[None]:
         """Write the notes of this process, unless a transaction here could make that wait."""
         if self._context.borrowed is None and innermost.get() is None:
             yield Call(self._context.duplicate_log.flush)
+            if counts:
+                yield from self._context.counts.write()
 
 
 def _forcing(key: ClaimKey, state: Holding, result: str | None, step: str | None) -> Build[bool]:

@@ -11,7 +11,9 @@ from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
+from onefold.model.checks import qualified
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import new_id, shard_of
 from onefold.model.lifecycle import State
@@ -181,6 +183,8 @@ class Erased(msgspec.Struct, frozen=True):
     schedules: int = 0
     queues: int = 0
     """Queues of the server."""
+    api_keys: int = 0
+    """API keys that were revoked, and have lost their names."""
 
 
 def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]:
@@ -188,22 +192,39 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
 
     This frees the keys: an explicit decision of an operator, as with `delete`.
     """
+    if key is not None:
+        return (yield from _erase_work(sql, tenant, key=key))[0]
+    api_keys = yield from in_all_shards(sql, "erase_api_keys", tenant=tenant)
+    # Before the jobs, so that no tick makes another one meanwhile.
+    schedules = yield from in_all_shards(sql, "erase_schedules", tenant=tenant)
+    served = yield from in_all_shards(sql, "erase_served_queues", tenant=tenant)
+    # A queue whose name has no tenant is shared by all, unless the server has it.
+    prefix, queues = f"{{{tenant}}}", [qualified(tenant, name) for (name,) in served]
+    settings = yield from in_all_shards(sql, "erase_queues", prefix=prefix, queues=queues)
+    if served or settings:
+        yield from notify_changed(sql)
+    erased, groups = yield from _erase_work(sql, tenant)
+    for shard in range(sql.shards):
+        columns = ("queue", "group_key")
+        yield sql("erase_rates", columns, sorted(groups), shard=shard, prefix=prefix, queues=queues)
+    yield from in_all_shards(sql, "erase_statistics", prefix=prefix, queues=queues)
+    return replace(erased, schedules=len(schedules), queues=len(served), api_keys=len(api_keys))
+
+
+def _erase_work(
+    sql: Sql, tenant: str, *, key: str | None = None
+) -> Operation[tuple[Erased, set[tuple[str, str]]]]:
+    """Remove jobs and claims. Also returns the queues and groups of the jobs."""
     jobs = claims = 0
+    groups: set[tuple[str, str]] = set()
     published: list[str] = []
-    schedules: list[Row] = []
-    queues: list[Row] = []
-    if key is None:
-        # First, so that no tick makes another job meanwhile.
-        schedules = yield from in_all_shards(sql, "erase_schedules", tenant=tenant)
-        queues = yield from in_all_shards(sql, "erase_served_queues", tenant=tenant)
-        if queues:
-            yield from notify_changed(sql)
     for shard in range(sql.shards):
         rows, steps = yield from _erase_claims(sql, shard, tenant, key=key)
         claims += len(rows) + steps
         published += [result for surface, result, *_ in rows if surface == SURFACE and result]
     for shard in range(sql.shards):
         rows = yield sql("erase_jobs", shard=shard, tenant=tenant, key=key)
+        groups.update((queue, group) for _, queue, group in rows if group is not None)
         named = [job_id for job_id in published if shard_of(job_id, sql.shards) == shard]
         gone = [(shard, row[0]) for row in rows]
         if named:
@@ -214,7 +235,7 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
             yield sql("delete_tallies", ("shard", "id"), gone)
             yield from forget(sql, shard, [(job_id, tenant) for _, job_id in gone])
         jobs += len(gone)
-    return Erased(jobs, claims, len(schedules), len(queues))
+    return Erased(jobs, claims), groups
 
 
 def erase_scope(

@@ -4,4 +4,4 @@ where
     j.shard = :shard::smallint
     and j.tenant = :tenant::text
     and (:key::text is null or j.unique_key = :key::text)
-returning j.id::text
+returning j.id::text, j.queue, j.group_key
