@@ -115,7 +115,9 @@ def _quality(ranges: list[tuple[str, float]], types: tuple[tuple[str, str], ...]
 
 
 LONGEST: Final = 16 * 1024 * 1024
-"""A small body may expand to any size; more bytes than this are rejected."""
+"""A small body may expand to any size; more bytes than this, of all codings, are rejected."""
+MEMBERS: Final = 100
+"""Of a gzip body. Each copies the rest of the body, so thousands would take seconds."""
 
 _WITH_GZIP_HEADER: Final = 16 + zlib.MAX_WBITS
 
@@ -138,19 +140,21 @@ def decoded(body: bytes, applied: list[str], *, longest: int = LONGEST) -> bytes
         if found is None:
             return None
         body = found
+        longest -= len(body)
     return body
 
 
 def _gunzip(body: bytes, longest: int) -> bytes | None:
     """Every member, one after the other."""
-    expanded = bytearray()
+    expanded, members = bytearray(), 0
     while body:
+        members += 1
         stream = zlib.decompressobj(_WITH_GZIP_HEADER)
         try:
             expanded += stream.decompress(body, longest - len(expanded) + 1)
         except zlib.error:
             return None
-        if not stream.eof or len(expanded) > longest:
+        if not stream.eof or len(expanded) > longest or members > MEMBERS:
             return None
         body = stream.unused_data
     return bytes(expanded)

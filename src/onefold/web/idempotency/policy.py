@@ -72,7 +72,8 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
     canonical_query: bool = False
     """True: the order of the query parameters does not matter."""
     decode: bool = False
-    """True: a body is compared without its Content-Encoding."""
+    """True: a body is compared without its Content-Encoding. As it is, if it expands to more than
+    16 MiB or has more than 100 gzip members."""
     retention: timedelta = timedelta(hours=24)
     """How long a response is stored."""
     expired: Literal["new", "refuse"] = "new"
