@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import secrets
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -176,17 +176,16 @@ def _encoded(headers: tuple[Header, ...]) -> list[tuple[bytes, bytes]]:
 async def send_stream(receive: Receive, send: Send, reply: Reply, *, request_id: str) -> None:
     """Send a reply whose body is an async generator of bytes."""
     headers = asgi_headers([("x-request-id", request_id), _NO_STORE, *reply.headers])
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    body = cast("AsyncGenerator[bytes]", reply.body)
-    sending = asyncio.create_task(_send_all(send, body))
-    leaving = asyncio.create_task(_left(receive))
-    try:
-        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sending, leaving):
-            task.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
-        await body.aclose()
+    async with aclosing(cast("AsyncGenerator[bytes]", reply.body)) as body:
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        sending = asyncio.create_task(_send_all(send, body))
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
 async def _send_all(send: Send, body: AsyncGenerator[bytes]) -> None:

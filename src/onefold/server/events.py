@@ -270,10 +270,14 @@ class Feed:
         """The number of listeners of all tenants."""
         return sum(len(channel.listeners) for channel in self._channels.values())
 
-    @property
-    def is_full(self) -> bool:
-        """True if this process has the maximum of listeners."""
-        return self.listeners >= self._most
+    def is_full(self, tenant: str) -> bool:
+        """True if a tenant has as many listeners as there are free places in this process.
+
+        So one tenant has at most half of the places that the others leave.
+        """
+        channel = self._channels.get(tenant)
+        own = 0 if channel is None else len(channel.listeners)
+        return own >= self._most - self.listeners
 
     def listen(
         self,

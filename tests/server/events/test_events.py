@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -150,6 +151,25 @@ async def test_there_is_room_for_so_many(api: Api) -> None:
 
         reply.problem(503, "unavailable")
         assert int(reply.headers["retry-after"]) > 0
+
+
+async def test_one_tenant_leaves_places_to_the_others(store: Store, clock: Clock) -> None:
+    api = Api(store.open(clock=clock), anonymous=False)
+    api.app.feed = feed = Feed(api.onefold.context.hooks, most=4)
+    keys = [await api.onefold.api_keys.acreate(n, scopes=["read"]) for n in ("acme", "other")]
+    acme, other = [f"Bearer {key.text}" for key in keys]
+    async with AsyncExitStack() as stack:
+        # All at the same time: none sees a place that another one takes.
+        streams = [Stream(api, authorization=acme) for _ in range(6)]
+        for stream in streams:
+            await stack.enter_async_context(stream)
+        greetings = [await stream.piece() for stream in streams]
+
+        assert [stream.status for stream in streams].count(503) == greetings.count(None) == 4
+        await listening(api, await stack.enter_async_context(Stream(api, authorization=other)))
+        assert feed.listeners == 3
+
+    assert feed.listeners == 0
 
 
 async def test_a_revoked_key_hears_nothing_more(

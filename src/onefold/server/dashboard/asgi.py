@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -80,13 +81,10 @@ class DashboardPath(PathApp):
             return HttpResponse(200, HEADERS, farewell("unavailable"))
         except (Refused, InvalidInput):
             session = None
-        if session is None or server.feed.is_full:
-            # A browser does not reconnect after 204.
-            return HttpResponse(204)
-        calls = server.tenants[session.tenant]
-        after = headers.get("last-event-id") or None
-
-        async def counts() -> bool:
-            return await asyncio.to_thread(sessions.is_valid, session)
-
-        return Reply(200, stream(server, calls, counts, after=after), HEADERS)
+        pieces = None
+        if session is not None:
+            calls, after = server.tenants[session.tenant], headers.get("last-event-id") or None
+            counts = partial(asyncio.to_thread, partial(sessions.is_valid, session))
+            pieces = await stream(server, calls, counts, after=after)
+        # A browser does not reconnect after 204.
+        return HttpResponse(204) if pieces is None else Reply(200, pieces, HEADERS)

@@ -80,11 +80,12 @@ async def stream_events(request: RequestContext) -> Reply:
     query: EventsQuery = request.query
     if unknown := [name for name in query.event if name not in NAMES]:
         raise BadBody("event", f"must be one of {', '.join(NAMES)}, got {unknown[0]!r}", of="query")
-    if request.server.feed.is_full:
-        raise refused(UNAVAILABLE, "The server has too many listeners. Try again.", retry_after=5)
     after = request.headers.get("last-event-id") or None
     counts = partial(still_counts, request)
-    pieces = stream(request.server, request.calls, counts, after=after, wants=_wants(query))
+    pieces = await stream(request.server, request.calls, counts, after=after, wants=_wants(query))
+    if pieces is None:
+        detail = "This server has no place for another listener of yours. Close one, or try again."
+        raise refused(UNAVAILABLE, detail, retry_after=5)
     return Reply(200, pieces, HEADERS)
 
 
@@ -109,8 +110,27 @@ async def stream(
     *,
     after: str | None = None,
     wants: Callable[[EventMessage], bool] = _everything,
+) -> AsyncGenerator[bytes] | None:
+    """The events of a tenant, while the caller `counts`: its key is valid.
+
+    None if the tenant has no free place.
+    """
+    if server.feed.is_full(calls.context.tenant):
+        return None
+    pieces = _pieces(server, calls, counts, after, wants)
+    # It takes the place here, or requests that come at the same time would all see it free.
+    await anext(pieces)
+    return pieces
+
+
+async def _pieces(
+    server: ServerApp,
+    calls: Tenant,
+    counts: Callable[[], Awaitable[bool]],
+    after: str | None,
+    wants: Callable[[EventMessage], bool],
 ) -> AsyncGenerator[bytes]:
-    """The events of a tenant, while the caller `counts`: its key is valid."""
+    """The pieces of a stream; the first is empty."""
     tenant = calls.context.tenant
     checked = time.monotonic()
     watch = partial(watch_queues, calls)
@@ -118,6 +138,7 @@ async def stream(
     if server.draining:
         subscription.finish("stopping")
     try:
+        yield b""
         yield _greeting(subscription)
         while True:
             taken = await subscription.take(HEARTBEAT)
