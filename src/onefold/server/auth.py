@@ -24,7 +24,7 @@ from onefold.operations import api_keys
 from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.types import Scope
 
@@ -55,10 +55,11 @@ def is_loopback(host: str) -> bool:
 MOST: Final = 10_000
 """Keys in memory; the one that was proven first is dropped."""
 READS: Final = frozenset({"GET", "HEAD"})
-FORWARDED: Final = frozenset(
-    {"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"} | {"proxy-connection"}
+_OF_PROXY: Final = re.compile(
+    r"(.+-)?forwarded(-.+)?|(.+-)?(client|connecting|originating|real)-ip|via|cdn-loop|max-forwards"
+    r"|((x-)?proxy|cf|x-arr|x-envoy|x-original)-.+|x-varnish|x-(url-)?scheme|front-end-https"
 )
-"""Headers of a proxy: its client may be on any machine."""
+"""Names of headers that proxies add: their clients may be on any machine."""
 _HOST: Final = re.compile(
     r"(?P<host>\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]{0,5})?", re.ASCII | re.IGNORECASE
 )
@@ -134,7 +135,7 @@ class Authority:
         if caller is None:
             if not self._anonymous or await self._onefold.api_keys.aexist():
                 raise unauthenticated()
-            check_local(headers, scope.get("client"))
+            check_local(headers, scope.get("client"), scope.get("http_version"))
             return ANONYMOUS
         caller.require(needed, scope["method"], secret=secret)
         return caller
@@ -195,12 +196,15 @@ def unauthenticated() -> Refused:
     return refused(UNAUTHENTICATED, detail)
 
 
-def check_local(headers: Mapping[str, str], client: Sequence[Any] | None) -> None:
+def check_local(
+    headers: Mapping[str, str], client: Sequence[Any] | None, version: str | None
+) -> None:
     """Reject requests without a key that do not come from this machine, also by DNS rebinding.
 
     Without a key, a request is only accepted because it comes from this machine. But a browser on
     this machine runs pages of other sites, and a proxy on this machine forwards requests of other
-    machines. `client` is the address of the peer, if there is one.
+    machines. `client` is the address of the peer, if there is one. `version` is that of HTTP: only
+    old clients still send 1.0, and nginx, which adds no header unless it is told to.
     """
     if client is not None and not is_loopback(client[0]):
         raise _not_local(f"from the address {client[0]!r}")
@@ -216,8 +220,15 @@ def check_local(headers: Mapping[str, str], client: Sequence[Any] | None) -> Non
         raise _not_local(f"with the Origin {origin[:200]!r}, which is another site")
     if headers.get("sec-fetch-site") == "cross-site":
         raise _not_local("with Sec-Fetch-Site: cross-site, for another site")
-    if forwarded := FORWARDED & headers.keys():
-        raise _not_local(f"with the header {min(forwarded)}, through a proxy")
+    if (sign := _sign_of_proxy(headers, version)) is not None:
+        raise _not_local(f"{sign}, as through a proxy")
+
+
+def _sign_of_proxy(headers: Iterable[str], version: str | None) -> str | None:
+    if version in {"1.0", "1"}:  # granian has the second
+        return "by HTTP/1.0"
+    name = next(filter(_OF_PROXY.fullmatch, headers), None)
+    return None if name is None else f"with the header {name[:200]}"
 
 
 def _host_of(url: str) -> str:

@@ -24,12 +24,13 @@ def ask(
     anonymous: bool = False,
     method: str = "POST",
     client: Any = LOCAL,
+    version: str = "1.1",
 ) -> Caller | Problem:
     """What a server answers to who asks for something that needs a scope."""
 
     async def admit() -> Caller:
         authority = Authority(onefold, anonymous=anonymous)
-        scope = {"type": "http", "method": method, "client": client}
+        scope = {"type": "http", "method": method, "client": client, "http_version": version}
         try:
             return await authority.admit(needs, headers or {}, scope)
         finally:
@@ -225,16 +226,20 @@ def test_a_host_that_cannot_be_read_is_the_clients_fault(sqlite_url: str, host: 
         asked(Place(sqlite_url), {"host": host}, anonymous=True)
 
 
+PROXIES = [
+    "cdn-loop", "cf-ray", "client-ip", "forwarded", "proxy-connection", "true-client-ip", "via",
+    "x-client-ip", "x-envoy-attempt-count", "x-forwarded", "x-forwarded-for", "x-forwarded-host",
+    "x-forwarded-proto", "x-original-forwarded-for", "x-original-url", "x-real-ip", "x-varnish",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "headers",
     [
         {"origin": "null"},
         {"origin": "file://"},
         {"sec-fetch-site": "cross-site"},
-        {"x-forwarded-for": "203.0.113.7"},
-        {"forwarded": "for=203.0.113.7"},
-        {"via": "1.1 proxy"},
-        {"proxy-connection": "keep-alive"},
+        *({name: "1"} for name in PROXIES),
     ],
 )
 def test_what_comes_for_another_site_or_through_a_proxy_is_refused(
@@ -244,6 +249,16 @@ def test_what_comes_for_another_site_or_through_a_proxy_is_refused(
 
     assert refused.status == 403
     assert "onefold apikeys create" in refused.detail
+
+
+@pytest.mark.parametrize("version", ["1", "1.0"])
+def test_what_comes_by_http_1_0_is_taken_for_a_proxys(sqlite_url: str, version: str) -> None:
+    """As nginx sends it, with the Host of the server and no header of its own."""
+    place, headers = Place(sqlite_url), {"host": "127.0.0.1:7890", "connection": "close"}
+
+    assert asked(place, headers, anonymous=True) == ANONYMOUS
+    assert asked(place, headers, anonymous=True, version=version).status == 403
+    assert isinstance(asked(place, shown(made(place)), anonymous=True, version=version), Caller)
 
 
 def test_another_machine_is_refused_whatever_it_says(sqlite_url: str) -> None:

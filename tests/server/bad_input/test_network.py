@@ -71,17 +71,23 @@ def test_a_server_outlives_what_is_no_request(database: str, tmp_path: Path) -> 
 
 
 def test_without_keys_a_request_must_be_for_this_machine(database: str, tmp_path: Path) -> None:
-    """By its Host, and by its target where that names a host and no Host does."""
+    """By its Host, and by its target where that names a host and no Host does; not by HTTP/1.0.
+
+    nginx sends HTTP/1.0, and the Host of the server, unless it is told otherwise.
+    """
     with serving(database, "--no-push", folder=tmp_path) as server:
 
-        def status(target: str, *hosts: str) -> int | None:
-            lines = [f"GET {target} HTTP/1.1", *(f"Host: {host}" for host in hosts)]
+        def status(target: str, *hosts: str, version: str = "1.1") -> int | None:
+            lines = [f"GET {target} HTTP/{version}", *(f"Host: {host}" for host in hosts)]
             raw = "\r\n".join([*lines, "Connection: close", "", ""]).encode()
             with socket.create_connection((HOST, server.port), timeout=PATIENCE) as connection:
                 connection.sendall(raw)
                 return status_of(connection.recv(65_536))
 
-        assert status("/v1/queues", f"localhost:{server.port}") == 200
+        for target in ("/v1/queues", "/"):
+            assert status(target, f"{HOST}:{server.port}") == 200
+            assert status(target, f"{HOST}:{server.port}", version="1.0") == 403
+        assert status("/healthz", f"{HOST}:{server.port}", version="1.0") == 200
         assert status("http://localhost/v1/queues") == 200
         assert status("http://localhost/v1/queues", "localhost") == 200
         assert status("http://evil.example/v1/queues") == 403

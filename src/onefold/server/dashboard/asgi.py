@@ -67,6 +67,7 @@ class DashboardPath(PathApp):
             # A proxy that ends TLS says so. A visitor who says it changes only their own cookie.
             secure="https" in {scope.get("scheme"), headers.get("x-forwarded-proto")},
             client=scope.get("client"),
+            version=scope["http_version"],
         )
         if self._path == EVENTS:
             return await self._events(incoming, headers)

@@ -40,6 +40,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """True for https."""
     client: tuple[str, int] | None = None
     """The address of the peer."""
+    version: str | None = None
+    """The version of HTTP."""
 
     @property
     def headers(self) -> dict[str, str]:

@@ -90,7 +90,7 @@ class Sessions:
             return found and at_tenant(found, incoming)
         if not self._anonymous or self._onefold.api_keys.exist():
             return None
-        check_local(incoming.headers, incoming.client)
+        check_local(incoming.headers, incoming.client, incoming.version)
         session_id = session_id or secrets.token_urlsafe(16)
         session = DashboardSession(id=session_id, tenant="", role="admin", name="this machine")
         return at_tenant(session, incoming)
