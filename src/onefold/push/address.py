@@ -48,6 +48,7 @@ _NOT_PUBLIC: Final[tuple[tuple[str, str], ...]] = (
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared by a carrier"),
     ("127.0.0.0/8", "loopback"),
+    ("168.63.129.16/32", "a service of Azure's hosts"),
     ("169.254.0.0/16", "link-local"),
     ("172.16.0.0/12", "private"),
     ("192.0.0.0/24", "reserved"),
