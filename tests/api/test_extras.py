@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from importlib.metadata import packages_distributions, requires
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 PARTS = [
     ("onefold.web.fastapi", "fastapi", "onefold[fastapi]"),
@@ -58,6 +62,29 @@ def test_a_missing_part_names_the_command_that_installs_it(
     )
     assert f"pip install '{package}'" in done.stdout, done.stdout + done.stderr
     assert blocked in done.stdout
+
+
+WITHOUT_ADVISORIES = {
+    "aiohttp": "3.14.3",
+    "cryptography": "46.0.7",
+    "jinja2": "3.1.6",
+    "python-multipart": "0.0.30",
+    "urllib3": "2.8.0",
+}
+
+
+def test_no_extra_accepts_a_release_with_an_advisory_that_we_know_of() -> None:
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    every = map(Requirement, chain(*extras.values()))
+    wanted = [one for one in every if one.name in WITHOUT_ADVISORIES]
+    lowest = [(one.name, Version(text.version)) for one in wanted for text in one.specifier]
+
+    assert {one.name for one in wanted} == WITHOUT_ADVISORIES.keys()
+    assert len(lowest) == len(wanted)
+    for name, version in lowest:
+        assert version >= Version(WITHOUT_ADVISORIES[name]), name
 
 
 MODULES = {
