@@ -16,6 +16,7 @@ from onefold.errors import InvalidInput
 from onefold.operations.statement import Operation, Sql
 
 if TYPE_CHECKING:
+    import asyncio
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from datetime import timedelta
 
@@ -51,8 +52,11 @@ class Notifier(Protocol):
     is_listening: bool
     """False while it is not listening, and jobs may arrive without a notification."""
 
-    async def listen(self, notify: Notify) -> None:
-        """Call `notify` until cancelled."""
+    async def listen(self, notify: Notify, answered: asyncio.Event) -> None:
+        """Call `notify` until cancelled.
+
+        `answered` is set when the database has answered the worker: it may be back.
+        """
         ...
 
 

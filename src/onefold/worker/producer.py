@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 REPORT: Final = 1_000
 """Deliveries that are reported in one transaction."""
 FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 1.0
 LOST_TAKE: Final = 10.0
 """Seconds for which jobs of a take without a response are searched."""
 SEARCH_INTERVAL: Final = 1.0
@@ -378,6 +378,7 @@ class Producer:
     def _exchanged(self, exchange: JobExchange, result: ExchangeResult) -> None:
         """Process a response. The next exchange leaves before the jobs of this one start."""
         ended, taken = result
+        self._monitor.answered.set()
         now = lease_time()
         self._prefetch.exchanged(now - exchange.began, now)
         with self._handling_errors(exchange.completed):

@@ -35,13 +35,13 @@ T = TypeVar("T")
 SOON: Final = 0.02
 LATE: Final = 5.0
 POLL: Final = 1.0
-"""Seconds between looks without notifications."""
+"""Seconds between looks without notifications, at most. From `SOON` after a take of jobs."""
 BLOCKED: Final = 0.5
 """Seconds until a queue at its limit is tried again: a job that ends elsewhere may free it."""
 BUSY: Final = 0.25
 """Seconds between looks while there are jobs to take: other queues may have some, too."""
 DOUBLINGS: Final = 8
-"""How often the pause doubles when takes find nothing although a look found jobs."""
+"""How often a pause doubles, of those that begin with `SOON`."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -67,6 +67,8 @@ class QueueMonitor:
         """Kinds without a handler in this worker: it does not take them."""
         self.limited_first: bool = False
         """Limited queues go first after a take from plain ones."""
+        self.answered: asyncio.Event = asyncio.Event()
+        """Set when the database has answered a look or an exchange."""
         self._runtime = context.runtime
         self._shards = context.shards
         self._settings = settings
@@ -82,6 +84,8 @@ class QueueMonitor:
         self._next_look: float | None = None
         self._last_look = -BUSY
         self._empty_takes = 0
+        self._looks = 0
+        """Since a take brought jobs."""
         self._stopped = False
 
     def notified(self, queue: str | None) -> None:
@@ -152,6 +156,8 @@ class QueueMonitor:
 
     def taken(self, order: TakeOrder, taken: Sequence[JobRow]) -> None:
         """A queue that gave fewer jobs than it could has no more for now."""
+        if taken:
+            self._looks = 0
         if self._settings.rotates and taken:
             self._rotation.sort(key={job.queue for job in taken}.__contains__)
         if len(taken) >= order.limit:
@@ -170,6 +176,8 @@ class QueueMonitor:
 
     def taken_limited(self, queue: str, limit: int, taken: TakenUnderControl) -> None:
         """A queue at its limit is tried again later; one that gave all may have more."""
+        if taken.rows:
+            self._looks = 0
         if len(taken.rows) >= limit:
             self.limited[queue] = None
             return
@@ -200,6 +208,7 @@ class QueueMonitor:
                 self._look_in(left)
                 continue
             self._last_look = time.monotonic()
+            self._looks += 1
             names = list(self._settings.queues)
             try:
                 outlooks = await self._look(names) if names else []
@@ -207,6 +216,7 @@ class QueueMonitor:
                 log.warning("Could not look for jobs: %s", error)
                 self._look_in(POLL)
             else:
+                self.answered.set()
                 for outlook in outlooks:
                     self._update(outlook)
                 if self.plain or self.limited:
@@ -250,7 +260,9 @@ class QueueMonitor:
 
     async def _pause(self) -> None:
         """Wait until a look is due. Jittered: idle workers must not look at the same time."""
-        poll = self._settings.poll.total_seconds() if self._notifier.is_listening else POLL
+        poll = self._settings.poll.total_seconds()
+        if not self._notifier.is_listening:
+            poll = min(SOON * 2 ** min(self._looks, DOUBLINGS), POLL)
         latest = time.monotonic() + poll * (1 + random.random() / 4)
         while True:
             self._look_wanted.clear()

@@ -164,7 +164,7 @@ class Worker:
             lambda job: after_commit.dead(job.tenant, job.id, registry.get(job.kind)),
         )
         listening = asyncio.create_task(
-            _restarted("the listener", lambda: notifier.listen(self._notify))
+            _restarted("the listener", lambda: notifier.listen(self._notify, monitor.answered))
         )
         self_report = SelfReport(context, self.settings, after_commit.take_tallies)
         background = [

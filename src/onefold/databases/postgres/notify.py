@@ -8,6 +8,7 @@ worker finds jobs by its looks.
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from onefold.databases import Notify
 
 CHANNEL_BYTES: Final = 63
-FIRST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 10.0
+SHORTEST_PAUSE: Final = 0.2
+"""Seconds between two attempts to connect, even if the database answers on other connections."""
+LONGEST_PAUSE: Final = 1.0
 CHECK: Final = 60.0
 """Seconds between two checks of the connection."""
 CHECKED: Final = sql.SQL("select 1")
@@ -48,17 +50,19 @@ class PostgresNotifier:
         """`connect` returns a connection in autocommit mode."""
         self._connect = connect
         self._channel = channel(schema)
-        self._pause = FIRST_PAUSE
         self.is_listening: bool = False
 
-    async def listen(self, notify: Notify) -> None:
+    async def listen(self, notify: Notify, answered: asyncio.Event) -> None:
         """Run until cancelled."""
         while True:
+            answered.clear()
             # While the server is unavailable, the worker's own calls report it.
             with suppress(psycopg.Error, DatabaseError):
                 await self._listen(notify)
-            await asyncio.sleep(self._pause)
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(SHORTEST_PAUSE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(random.random() * (LONGEST_PAUSE - SHORTEST_PAUSE)):
+                    await answered.wait()
 
     async def _listen(self, notify: Notify) -> None:
         connection = await self._connect()
@@ -66,7 +70,7 @@ class PostgresNotifier:
             listen = sql.SQL("listen {}").format(sql.Identifier(self._channel))
             if not await _answers(connection, listen):
                 return
-            self.is_listening, self._pause = True, FIRST_PAUSE
+            self.is_listening = True
             notify(None)  # notifications may have been missed
             while await _answers(connection, CHECKED):
                 async for notification in connection.notifies(timeout=CHECK):
@@ -99,7 +103,7 @@ class SilentNotifier:
 
     is_listening: bool = False
 
-    async def listen(self, notify: Notify) -> None:
+    async def listen(self, notify: Notify, answered: asyncio.Event) -> None:
         """Run until cancelled; never calls back."""
-        del notify
+        del notify, answered
         await asyncio.Event().wait()

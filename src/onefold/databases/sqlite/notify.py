@@ -29,8 +29,9 @@ class SqliteNotifier:
         self._opened = 0
         self.is_listening: bool = False
 
-    async def listen(self, notify: Notify) -> None:
+    async def listen(self, notify: Notify, answered: asyncio.Event) -> None:
         """Run until cancelled."""
+        del answered
         try:
             seen, pause = self._look(), SHORTEST
             self.is_listening = True
