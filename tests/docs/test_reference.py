@@ -8,6 +8,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ from onefold.effects.once import OnceOptions
 from onefold.jobs.enqueue_options import CallOptions
 from onefold.jobs.job_function import DeclareOptions
 from onefold.model.lifecycle import POISON_DELIVERIES, mermaid
+from onefold.push.push_worker import PushSettings
 from onefold.server import events as server_events
-from onefold.worker.settings import WorkerOptions
+from onefold.worker.settings import WorkerOptions, worker_settings
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose, script
 
 NOUNS = [ApiKeys, DeadJobs, Deliveries, Keys, Queues, Schedules]
@@ -138,6 +140,14 @@ def test_the_number_of_vanished_workers_is_the_documented_one() -> None:
     row = f"| vanished workers in a row that bury a job as poison | {POISON_DELIVERIES} |"
 
     assert row in (DOCS / "reference/settings.md").read_text()
+
+
+def test_the_lease_of_a_worker_is_the_documented_one() -> None:
+    settings = worker_settings({})
+
+    assert settings.lease == PushSettings().lease == timedelta(seconds=30)
+    assert settings.heartbeat == timedelta(seconds=7.5)
+    assert "| `lease` | 30 s | how long a worker" in (DOCS / "reference/settings.md").read_text()
 
 
 def test_every_table_column_and_index_is_in_the_reference(sqlite_url: str, tmp_path: Path) -> None:

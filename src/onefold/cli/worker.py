@@ -56,7 +56,7 @@ def worker(
         int | None, _option("PREFETCH", "N", "Jobs taken in advance.  [automatic]")
     ] = None,
     lease: Annotated[
-        str | None, _option("LEASE", "TIME", "How long a crashed worker holds its jobs.  [60s]")
+        str | None, _option("LEASE", "TIME", "How long a crashed worker holds its jobs.  [30s]")
     ] = None,
     heartbeat: Annotated[
         str | None, _option("HEARTBEAT", "TIME", "How often leases are renewed.  [lease / 4]")

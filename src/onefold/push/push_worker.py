@@ -24,7 +24,7 @@ from onefold.push.address import AddressPolicy
 from onefold.push.deliver import PushHandler, PushTarget, target_of
 from onefold.push.endpoint_health import CircuitBreaker
 from onefold.push.sender import PushSender
-from onefold.worker.settings import GRACE, WorkerSettings, worker_name
+from onefold.worker.settings import GRACE, LEASE, WorkerSettings, worker_name
 from onefold.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Networks and hosts that are allowed although they are not public."""
     refresh: timedelta = timedelta(seconds=1)
     """After which time changes of queues by other processes are read."""
-    lease: timedelta = timedelta(seconds=60)
+    lease: timedelta = LEASE
     grace: timedelta = GRACE
     """How long stopping may take."""
     chores: bool = True

@@ -91,7 +91,7 @@ class Chores:
         self._ticker = Ticker(context.shards, context.hooks)
         self._stopped = asyncio.Event()
         self._on_buried = on_buried
-        often = min(settings.lease / 3, LOOK)
+        often = min(settings.lease * 2 / 3, LOOK)
         self._longest = often.total_seconds()
         self._not_before: dict[str, float] = {}
         """By chore: when to try it next."""

@@ -22,6 +22,8 @@ MOST: Final = 10_000
 AHEAD: Final = 400
 """Jobs that any worker may hold in advance, where they end quickly enough."""
 LEAST: Final = timedelta(milliseconds=1)
+LEASE: Final = timedelta(seconds=30)
+"""Of workers that run jobs and of those that push them."""
 GRACE: Final = timedelta(seconds=30)
 
 
@@ -78,7 +80,7 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
     checks.options(options, WorkerOptions.__optional_keys__)
     concurrency = _whole(options.get("concurrency", 20), "concurrency", least=1)
     prefetch = options.get("prefetch")
-    lease = options.get("lease", timedelta(seconds=60))
+    lease = options.get("lease", LEASE)
     heartbeat = options.get("heartbeat")
     span(lease, "lease", least=timedelta(milliseconds=100))
     beat = lease / 4 if heartbeat is None else heartbeat

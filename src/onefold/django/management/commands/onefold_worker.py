@@ -34,7 +34,7 @@ class Command(BaseCommand):
             help="Queues, and how many jobs of each at once.  [all declared]",
         )
         parser.add_argument("--concurrency", type=int, help="Handlers at once.  [20]")
-        parser.add_argument("--lease", type=_seconds, help="Seconds.  [60]")
+        parser.add_argument("--lease", type=_seconds, help="Seconds.  [30]")
         parser.add_argument("--grace", type=_seconds, help="Seconds a stop may take.  [30]")
         parser.add_argument("--name", help="Of the worker, in logs and attempts.  [made up]")
         parser.add_argument(
