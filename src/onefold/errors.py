@@ -507,20 +507,35 @@ class SchemaOutdated(DatabaseError):
 
     found: int
     needed: int
+    unreleased: bool
 
-    def __init__(self, *, found: int, needed: int, where: str, schema: str = "onefold") -> None:
-        """`found` is 0 if there are no tables; `schema` is PostgreSQL's."""
+    def __init__(
+        self,
+        *,
+        found: int,
+        needed: int,
+        where: str,
+        schema: str = "onefold",
+        unreleased: bool = False,
+    ) -> None:
+        """`found` is 0 if there are no tables; `schema` is PostgreSQL's.
+
+        `unreleased` tables were made by a copy of Onefold between two releases.
+        """
         state = f"is at schema {found}" if found else "has no Onefold tables"
         command = f"onefold migrate --database {shlex.quote(where)}"
         if schema != "onefold":
             command += f" --schema {schema}"
+        message = (
+            "The tables of the database were made by an unreleased version of Onefold, and cannot"
+            f" be migrated: {where}. Use another database, or run `{command} --fresh`. It asks, and"
+            " then deletes all jobs and keys that the database has."
+            if unreleased
+            else f"The database {state} and this version needs schema {needed}."
+            f" Run `{command}` and start again."
+        )
         super().__init__(
-            f"The database {state} and this version needs schema {needed}."
-            f" Run `{command}` and start again.",
-            found=found,
-            needed=needed,
-            where=where,
-            schema=schema,
+            message, found=found, needed=needed, where=where, schema=schema, unreleased=unreleased
         )
 
 

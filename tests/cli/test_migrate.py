@@ -1,3 +1,4 @@
+import json
 import sqlite3
 import sys
 from contextlib import closing
@@ -10,6 +11,8 @@ from psycopg import sql
 
 from onefold import Onefold, ShardsDiffer
 from tests.cli.conftest import Run, run_apart
+from tests.fixtures.place import Place
+from tests.fixtures.proof import both_databases
 
 
 def test_a_sqlite_file_is_migrated_once(onefold_command: Run, tmp_path: Path) -> None:
@@ -73,6 +76,39 @@ def test_a_postgres_schema_is_migrated_once_with_its_shards(
     assert "Traceback" not in other.stderr
     with Onefold(postgres_url, schema=postgres_schema, shards=4) as onefold:
         assert onefold.enqueue("email").inserted
+
+
+@both_databases
+def test_tables_of_an_unreleased_version_are_emptied_after_a_question(
+    onefold_command: Run, place: Place
+) -> None:
+    with place.open() as onefold:
+        onefold.enqueue("email", unique_key="k")
+    with place.connection() as connection:
+        connection.execute(f"create table {place.effects} (note text)")
+        (text,) = connection.execute(f"select value from {place.table('meta')}").fetchone()
+        older = json.dumps({**json.loads(text), "digests": ["of an older copy"]})
+        connection.execute(f"update {place.table('meta')} set value = '{older}'")
+        connection.execute(f"alter table {place.table('job')} drop column pushed")
+    before = place.contents(place.effects)
+    where = ("--database", place.url, "--schema", place.schema)
+
+    for command in (("jobs", "list"), ("migrate",), ("doctor",), ("serve",)):
+        done = onefold_command(*command, *where)
+        assert done.returncode == 1
+        assert "made by an unreleased version" in done.stdout + done.stderr
+        assert "--fresh`" in done.stdout + done.stderr
+    assert onefold_command("migrate", *where, "--fresh", stdin="n\n").returncode == 1
+    assert place.contents(place.effects) == before
+
+    done = onefold_command("migrate", *where, "--fresh", stdin="y\n")
+
+    assert "Delete all jobs" in done.stdout
+    assert "Applied 0001 initial." in done.stdout
+    assert place.rows("select * from {job}") == place.rows(f"select * from {place.effects}") == []
+    with place.open() as onefold:
+        assert onefold.enqueue("email", unique_key="k").inserted
+    assert "exclude each other" in onefold_command("migrate", "--fresh", "--sql").stderr
 
 
 def test_a_number_of_shards_that_cannot_be_is_refused(onefold_command: Run, tmp_path: Path) -> None:

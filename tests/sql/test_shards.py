@@ -27,7 +27,8 @@ INSERT = re.compile(r"insert into onefold[._]\w+ \(\s*(\w+)")
 
 SHARDLESS = {
     "describe_table",  # looks at a table of the caller's
-    "empty_tables",  # lists the tables, and reads none of them
+    "drop_tables",  # lists the tables, and reads none of them
+    "empty_tables",  # the same
     "has_identity",  # asks for the installation, which is one
     "read_identity",  # the same
     "examine",  # asks the server about itself

@@ -47,7 +47,7 @@ ONLY_SQLITE = {
 GIVEN = {"now", "clock", "patience"}
 # The advisory lock of a claim; SQLite has none, and its driver passes over the parameters.
 ONLY_FOR_POSTGRES = {"lock", "shared"}
-ASKED_BY_DATABASES = {"has_identity", "read_identity"}
+ASKED_BY_DATABASES = {"drop_tables", "has_identity", "read_identity"}
 ASKED_BY_DJANGO = {"empty_tables"}
 # A take is the engine's, in transactions of our own; `within` never runs it.
 NEVER_WITHIN = {

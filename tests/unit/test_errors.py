@@ -58,6 +58,7 @@ EXAMPLES: list[errors.OnefoldError] = [
     errors.DatabaseUnavailable("postgresql://host/db", "the disk is full."),
     errors.SerializationConflict("could not serialize access"),
     errors.SchemaTooNew(found=7, needed=6, known=5, where="sqlite:///app.db"),
+    errors.SchemaOutdated(found=2, needed=2, where="sqlite:///app.db", unreleased=True),
     errors.SchemaOutdated(found=0, needed=2, where="postgresql://host/db"),
     errors.SchemaOutdated(found=1, needed=2, where="postgresql://host/db", schema="app"),
 ]

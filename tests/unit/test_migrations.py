@@ -2,6 +2,7 @@
 
 import pytest
 
+from onefold import SchemaOutdated
 from onefold.operations.migrations import (
     Identity,
     Migration,
@@ -16,12 +17,23 @@ DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 
 
 def test_an_identity_of_a_later_version_is_read_where_older_code_runs_on_it() -> None:
-    text = '{"installation":"me","version":99,"oldest":1,"colour":"blue"}'
+    digests = (*Identity("me").migrated("sqlite").digests, "of a later one")
+    later = Identity("me", version=99, oldest=1, digests=digests)
 
-    identity = read_identity(text, "sqlite", "here")
+    identity = read_identity(f'{write_identity(later)[:-1]},"colour":"blue"}}', "sqlite", "here")
 
-    assert identity == Identity("me", version=99, oldest=1)
+    assert identity == later
     assert identity.migrated("sqlite") == identity
+
+
+@pytest.mark.parametrize("digests", ["[]", '["another"]'])
+def test_tables_of_an_unreleased_version_are_refused(digests: str) -> None:
+    text = f'{{"installation":"me","version":1,"digests":{digests}}}'
+
+    with pytest.raises(SchemaOutdated, match="--schema app --fresh") as caught:
+        read_identity(text, "postgres", "here", schema="app")
+
+    assert caught.value.unreleased
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onefold import ConflictingOptions, InvalidInput
+from onefold.cli import ExitCode
 from onefold.cli.command_context import AppOption, DatabaseOption, SchemaOption, chosen
 from onefold.model import checks
 from onefold.model.ids import new_id, shard_count
@@ -36,6 +37,9 @@ def migrate(
         bool,
         typer.Option("--sql", help="Only print the SQL for a new database, without a connection."),
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete all of Onefold's tables first. It asks.")
+    ] = False,
 ) -> None:
     """Bring the tables of a database up to date. Safe to repeat."""
     place = chosen(context, database, schema, app)
@@ -43,14 +47,19 @@ def migrate(
         option = "sql" if sql else "shards"
         raise ConflictingOptions(option, f"needs --database, but {place.app} has its own database")
     if sql:
+        if fresh:
+            raise ConflictingOptions("fresh", "and --sql exclude each other: use one of them")
         typer.echo(_text(place.database, place.schema, shards), nl=False)
         return
     with place.open(shards=shards) as onefold:
-        applied = onefold.migrate()
+        opened = onefold.context.database
+        if fresh and not typer.confirm(f"Delete all jobs, keys and settings in {opened.label}?"):
+            typer.echo("Nothing was changed.")
+            raise typer.Exit(ExitCode.FAILURE)
+        applied = opened.migrate(fresh=fresh)
         for migration in applied:
             typer.echo(f"Applied {migration.number:04} {migration.name}.")
-        label = onefold.context.database.label
-        typer.echo(f"{label} is {'now ' if applied else ''}up to date.")
+        typer.echo(f"{opened.label} is {'now ' if applied else ''}up to date.")
 
 
 def _text(url: str, schema: str, shards: int | None) -> str:

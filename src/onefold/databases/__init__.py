@@ -148,8 +148,11 @@ class Database(Store, Protocol):
         """`identity`, awaited."""
         ...
 
-    def migrate(self) -> list[Migration]:
-        """Bring the schema up to date, under a lock; returns the applied migrations."""
+    def migrate(self, *, fresh: bool = False) -> list[Migration]:
+        """Bring the schema up to date, under a lock; returns the applied migrations.
+
+        `fresh` drops all tables before, with everything in them.
+        """
         ...
 
     async def amigrate(self) -> list[Migration]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from onefold.errors import SchemaTooNew, ShardsDiffer
+from onefold.errors import SchemaOutdated, SchemaTooNew, ShardsDiffer
 from onefold.model.ids import new_id
-from onefold.operations.statement import Dialect, in_schema, quoted
+from onefold.operations.statement import Dialect, Statement, in_schema, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _COMPATIBLE: Final = re.compile(r"^-- Code of schema (\d+) runs on this one\.$", re.MULTILINE)
 
 _INDEX: Final = re.compile(r"^create (?:unique )?index (\w+)", re.MULTILINE)
+_CREATED: Final = re.compile(r"^create (?:table|function) onefold[._](\w+)", re.MULTILINE)
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -44,6 +46,11 @@ class Migration(msgspec.Struct, frozen=True):
         stated = _COMPATIBLE.search(self.text)
         return int(stated.group(1)) if stated else self.number
 
+    @property
+    def digest(self) -> str:
+        """A digest of the file. Until a release, a file may change after it was applied."""
+        return sha256(self.text.encode()).hexdigest()
+
 
 @lru_cache(maxsize=8)
 def _all(dialect: Dialect) -> tuple[Migration, ...]:
@@ -59,6 +66,11 @@ def _all(dialect: Dialect) -> tuple[Migration, ...]:
 def latest(dialect: Dialect) -> int:
     """The schema that this version needs."""
     return _all(dialect)[-1].number
+
+
+@lru_cache(maxsize=8)
+def _digests(dialect: Dialect) -> tuple[str, ...]:
+    return tuple(migration.digest for migration in _all(dialect))
 
 
 def index_names(dialect: Dialect) -> frozenset[str]:
@@ -84,13 +96,17 @@ class Identity(msgspec.Struct, frozen=True):
     shards: int = 1
     oldest: int = 0
     """The oldest schema whose code can use this database; 0: only that of `version`."""
+    digests: tuple[str, ...] = ()
+    """Those of the applied migrations, in order."""
 
     def migrated(self, dialect: Dialect) -> Identity:
         """The identity after all pending migrations."""
         if self.version >= latest(dialect):
             return self
         oldest = max(migration.oldest for migration in _all(dialect))
-        return msgspec.structs.replace(self, version=latest(dialect), oldest=oldest)
+        return msgspec.structs.replace(
+            self, version=latest(dialect), oldest=oldest, digests=_digests(dialect)
+        )
 
     def refuse_other_shards(self, asked: int | None, where: str) -> None:
         """Raise if a process asks for another number of shards than the database has."""
@@ -119,20 +135,34 @@ def stored_identity(sql: Sql) -> Operation[StoredIdentity]:
     return StoredIdentity(rows[0][0] if rows else None, database, distributed)
 
 
-def read_identity(text: str, dialect: Dialect, where: str) -> Identity:
+def drop_tables(sql: Sql) -> Operation[None]:
+    """Drop the tables, with everything in them, also those of an unreleased version."""
+    names = [name for each in _all(sql.dialect) for name in _CREATED.findall(each.text)]
+    for (text,) in (yield sql("drop_tables", names=names)):
+        yield Statement("drop_tables", text, {})
+
+
+def read_identity(text: str, dialect: Dialect, where: str, *, schema: str = "onefold") -> Identity:
     """Read the JSON of `write_identity`; raises if this version cannot use the database."""
     identity = _decoder.decode(text)
     known, needed = latest(dialect), identity.oldest or identity.version
     if known < needed:
         raise SchemaTooNew(found=identity.version, needed=needed, known=known, where=where)
+    applied = min(identity.version, known)
+    if identity.digests[:applied] != _digests(dialect)[:applied]:
+        raise SchemaOutdated(
+            found=identity.version, needed=known, where=where, schema=schema, unreleased=True
+        )
     return identity
 
 
-def found_identity(text: str | None, dialect: Dialect, shards: int | None, where: str) -> Identity:
+def found_identity(
+    text: str | None, dialect: Dialect, shards: int | None, where: str, *, schema: str = "onefold"
+) -> Identity:
     """The identity of a database, or a new one if it has none."""
     if not text:
         return Identity(new_id(), shards=shards or 1)
-    identity = read_identity(text, dialect, where)
+    identity = read_identity(text, dialect, where, schema=schema)
     identity.refuse_other_shards(shards, where)
     return identity
 

@@ -55,6 +55,7 @@ from onefold.model.diagnosis import Surroundings
 from onefold.operations.migrations import (
     Identity,
     Migration,
+    drop_tables,
     found_identity,
     latest,
     pending,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from onefold.databases.batching import Item
     from onefold.databases.postgres.transaction import Calls
     from onefold.operations.migrations import StoredIdentity
+    from onefold.operations.statement import Operation
 
 
 SECRETS: Final = (
@@ -432,16 +434,16 @@ class PostgresDatabase:
         yield cursor.execute, _SESSION
         ((session,),) = yield (cursor.fetchall,)
         self._behind_pooler = session != connection.info.backend_pid
-        return (yield from self._stored_identity(cursor))
+        return (yield from self._calls(cursor, stored_identity(self.sql)))
 
-    def _stored_identity(self, cursor: Any) -> Calls[StoredIdentity]:
-        operation, rows = stored_identity(self.sql), None
+    def _calls(self, cursor: Any, operation: Operation[T]) -> Calls[T]:
+        rows = None
         while True:
             try:
                 statement = next(operation) if rows is None else operation.send(rows)
             except StopIteration as finished:
-                found: StoredIdentity = finished.value
-                return found
+                result: T = finished.value
+                return result
             rows = yield from execute(cursor, statement, self.clock)
 
     async def anotifier(self) -> PostgresNotifier | SilentNotifier:
@@ -484,7 +486,11 @@ class PostgresDatabase:
 
     def identity_from(self, text: str | None) -> Identity:
         """The identity in the row that has it; raises if it is missing or too old."""
-        identity = read_identity(text, "postgres", self.label) if text else Identity("")
+        identity = (
+            read_identity(text, "postgres", self.label, schema=self.schema)
+            if text
+            else Identity("")
+        )
         if identity.version < latest("postgres"):
             raise SchemaOutdated(
                 found=identity.version,
@@ -494,12 +500,12 @@ class PostgresDatabase:
             )
         return identity
 
-    def migrate(self) -> list[Migration]:
+    def migrate(self, *, fresh: bool = False) -> list[Migration]:
         """Apply pending migrations, in one transaction, under a lock that all migrators share."""
         started = time.monotonic()
         while True:
             try:
-                migrations = self._migrate()
+                migrations = self._migrate(fresh=fresh)
             except psycopg.Error as error:
                 waited = timedelta(seconds=time.monotonic() - started)
                 error_class = classify(error, connection_lost=False)
@@ -514,14 +520,17 @@ class PostgresDatabase:
             # Longer than the wait for a lock: calls that queued behind it can run.
             time.sleep(0.5 + random.random())
 
-    def _migrate(self) -> list[Migration]:
+    def _migrate(self, *, fresh: bool) -> list[Migration]:
         with self._connect() as connection, connection.transaction():
             cursor = connection.cursor()
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
             # All calls that queue behind a waiting lock wait as long as it does.
             cursor.execute("set local lock_timeout = 100")
-            stored = run(self._stored_identity(cursor), called)
-            found = found_identity(stored.text, "postgres", self._shards, self.label)
+            text = run(self._calls(cursor, stored_identity(self.sql)), called).text
+            if fresh and text:
+                run(self._calls(cursor, drop_tables(self.sql)), called)
+                text = None
+            found = found_identity(text, "postgres", self._shards, self.label, schema=self.schema)
             migrations = pending("postgres", found.version, schema=self.schema)
             if migrations:
                 identity = found.migrated("postgres")

@@ -311,27 +311,27 @@ class SqliteDatabase:
         known = self._current().identity
         return await self._hop(self.identity) if known is None else known
 
-    def migrate(self) -> list[Migration]:
+    def migrate(self, *, fresh: bool = False) -> list[Migration]:
         """Apply pending migrations."""
         state = self._current()
         with state.opening:
-            return self._migrate(state)
+            return self._migrate(state, fresh=fresh)
 
     async def amigrate(self) -> list[Migration]:
         """`migrate`, awaited."""
         return await self._hop(self.migrate)
 
-    def _migrate(self, state: _State) -> list[Migration]:
+    def _migrate(self, state: _State, *, fresh: bool = False) -> list[Migration]:
         with forks:
             connection = state.readers.take() or self.connect()
             try:
                 # Before the first read: while the file is opened or closed, even readers must wait.
                 connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
                 applied: list[Migration] = []
-                identity = read(connection, self.sql, self.label)
+                identity = None if fresh else read(connection, self.sql, self.label)
                 if not _is_current(identity):
                     connection.execute("begin immediate")
-                    applied, identity = self._apply_pending(connection)
+                    applied, identity = self._apply_pending(connection, fresh=fresh)
                     connection.execute("commit")
                 connection.execute("pragma busy_timeout = 0")
             except sqlite3.DatabaseError as error:
@@ -342,8 +342,12 @@ class SqliteDatabase:
         state.identity = identity
         return applied
 
-    def _apply_pending(self, connection: sqlite3.Connection) -> tuple[list[Migration], Identity]:
-        return apply_pending(connection, self.sql, shards=self._shards, where=self.label)
+    def _apply_pending(
+        self, connection: sqlite3.Connection, *, fresh: bool = False
+    ) -> tuple[list[Migration], Identity]:
+        return apply_pending(
+            connection, self.sql, shards=self._shards, where=self.label, fresh=fresh
+        )
 
     def _adopt(self, identity: Identity) -> None:
         """Use the file's number of shards: it decides where keys are stored."""

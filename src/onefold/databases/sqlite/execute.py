@@ -11,12 +11,13 @@ from onefold.errors import DatabaseUnavailable, SerializationConflict
 from onefold.operations.migrations import (
     Identity,
     Migration,
+    drop_tables,
     found_identity,
     pending,
     read_identity,
     script,
 )
-from onefold.operations.statement import Rows, Sql, Statement, compiled, ordinal
+from onefold.operations.statement import Rows, Sql, Statement, compiled, ordinal, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,9 +70,16 @@ def _identity_text(connection: sqlite3.Connection, sql: Sql) -> str | None:
 
 
 def apply_pending(
-    connection: sqlite3.Connection, sql: Sql, *, shards: int | None, where: str
+    connection: sqlite3.Connection,
+    sql: Sql,
+    *,
+    shards: int | None,
+    where: str,
+    fresh: bool = False,
 ) -> tuple[list[Migration], Identity]:
-    """Bring the tables up to date, in the open transaction."""
+    """Bring the tables up to date, in the open transaction; `fresh` drops them before."""
+    if fresh:
+        run(drop_tables(sql), lambda statement: execute(connection, statement, lambda: 0))
     found = found_identity(_identity_text(connection, sql), "sqlite", shards, where)
     migrations = pending("sqlite", found.version)
     identity = found.migrated("sqlite")
