@@ -3,7 +3,7 @@
 import pytest
 
 from onefold import NewJob, Onefold
-from onefold.operations.jobs import SCANNED
+from onefold.operations import jobs
 from tests.dashboard.seed import Seeded
 from tests.dashboard.visiting import Visitor
 
@@ -42,17 +42,21 @@ def test_a_filter_finds_the_jobs_that_match(
     assert visit.page.keys == [getattr(seeded, state)]
 
 
-def test_a_text_that_recent_jobs_do_not_have_is_searched_in_older_ones_on_request(
-    onefold: Onefold, visit: Visitor
+@pytest.mark.parametrize("found", ["/jobs?kind=letter", "/jobs?text=ada", "/search?q=letter"])
+def test_what_recent_jobs_do_not_have_is_looked_for_in_older_ones_on_request(
+    onefold: Onefold, visit: Visitor, monkeypatch: pytest.MonkeyPatch, found: str
 ) -> None:
-    oldest = onefold.enqueue("email", {"to": "Ada"}).id
-    onefold.enqueue_many([NewJob("email")] * SCANNED)
-    page = visit.open("/jobs?text=ada")
-    assert "None of the 2,000 jobs that were searched" in page.one(".empty").text
+    for limit in ("LOOKED", "SCANNED"):
+        monkeypatch.setattr(jobs, limit, 200)
+    oldest = onefold.enqueue("letter", {"to": "Ada"}).id
+    onefold.enqueue_many([NewJob("email")] * 200)
+    page = visit.open(found)
+    assert "Looked back to 20" in page.one(".empty").text
 
-    visit.click("Search the next 2,000")
+    visit.click("Look further back")
 
     assert visit.page.keys == [oldest]
+    assert "Look further back" not in visit.page.text
 
 
 def test_an_id_finds_its_job_and_another_text_is_an_error_on_the_page(

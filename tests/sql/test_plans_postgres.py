@@ -18,12 +18,14 @@ from onefold.databases.postgres.exchanges import SESSION
 from onefold.operations.statement import Sql, Statement, compiled, in_schema
 from tests.fixtures.backlog import (
     FENCE,
+    FEW,
     HOUR,
     NOW,
     Backlog,
     fills,
     hot_statements,
     job_id,
+    searches,
     stores,
     takes,
     watched,
@@ -260,6 +262,19 @@ def test_what_operators_watch_reads_nothing_that_has_ended(
     for statement, mode in product(watched(database.sql, "retrying", "dead"), MODES):
         cost = database.cost(statement, mode)
         assert cost.rows <= SPARE, (statement.name, mode)
+
+
+@pytest.mark.prove
+def test_a_look_reads_what_it_may_and_that_of_a_tenant_what_the_tenant_has(
+    databases: dict[Backlog, Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = databases[BIG]
+
+    for statements, mode in product(searches(database.sql, monkeypatch), MODES):
+        for statement in statements:
+            cost = database.cost(statement, mode)
+            assert cost.rows <= FEW + SPARE, (statement, mode)
+            assert cost.faults == ()
 
 
 @pytest.mark.prove

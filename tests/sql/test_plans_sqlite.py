@@ -12,7 +12,17 @@ import pytest
 from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import pending
 from onefold.operations.statement import Sql, Statement
-from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements, job_id, takes, watched
+from tests.fixtures.backlog import (
+    FEW,
+    NOW,
+    Backlog,
+    fills,
+    hot_statements,
+    job_id,
+    searches,
+    takes,
+    watched,
+)
 from tests.fixtures.proof import repetitions
 
 
@@ -137,6 +147,15 @@ def test_what_operators_watch_costs_the_same_with_many_finished_jobs(
 ) -> None:
     for statement in watched(SQL, "running", "retrying", "dead"):
         assert steps(big, statement) <= 2 * steps(small, statement), statement.name
+
+
+def test_a_look_costs_what_it_may_read_and_that_of_a_tenant_what_the_tenant_has(
+    small: sqlite3.Connection, big: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for statements_of_look in searches(SQL, monkeypatch):
+        for statement in statements_of_look:
+            assert faults(big, statement) == []
+            assert steps(big, statement) <= steps(small, statement) + 60 * FEW
 
 
 def test_counting_what_waits_reads_nothing_that_has_ended(big: sqlite3.Connection) -> None:

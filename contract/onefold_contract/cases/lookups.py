@@ -167,6 +167,27 @@ class TestPaging:
         assert ids(page) == []
         assert ids(subject.find(text="ada", newest_first=True, after=page.next)) == [oldest]
 
+    def test_a_look_by_a_filter_reads_a_limited_number_of_jobs(self, subject: Subject) -> None:
+        oldest = subject.enqueue("letter").id
+        subject.enqueue_many([NewJob("email")] * 10_000)
+        page = subject.find(kind="letter", newest_first=True)
+        assert page.next is not None
+        while page.next is not None:
+            assert (ids(page), page.looked_to is None) == ([], False)
+            page = subject.find(kind="letter", newest_first=True, after=page.next)
+        assert (ids(page), page.looked_to) == ([oldest], None)
+
+    def test_a_key_finds_its_jobs_however_many_have_ended(self, subject: Subject) -> None:
+        made: list[str] = []
+        for scope in ("active", "queued", "exists"):
+            made.append(subject.enqueue(f"ended {scope}", unique_key="k", unique_while=scope).id)
+            complete(subject)
+            made.append(subject.enqueue(f"taken {scope}", unique_key="k", unique_while=scope).id)
+            subject.take_one()
+        for newest_first in (False, True):
+            wanted = sorted(made, reverse=newest_first)
+            assert ids(subject.find(unique_key="k", newest_first=newest_first)) == wanted
+
     def test_a_cursor_keeps_its_place_while_jobs_come(self, subject: Subject) -> None:
         made = [subject.enqueue("email").id for _ in range(4)]
         page = subject.find(limit=2)

@@ -62,7 +62,7 @@ class FindOptions(TypedDict, total=False):
     ended_before: datetime | None
     tag: str | None
     text: str | None
-    """A text in the payload, without regard to case. One call looks at 2,000 jobs."""
+    """A text in the payload, without regard to case. One call searches 2,000 payloads."""
 
 
 class JobCalls(Calls):
@@ -150,7 +150,10 @@ class JobCalls(Calls):
         newest_first: bool = False,
         **filters: Unpack[FindOptions],
     ) -> Procedure[JobPage]:
-        """Jobs by filter, one page per call: `after=page.next` continues."""
+        """Jobs by filter, one page per call: `after=page.next` continues.
+
+        One call looks at 10,000 jobs, so a page may have few jobs or none, and a `next`.
+        """
         build = finding(self.context, filters, limit=limit, after=after, newest_first=newest_first)
         return transact(build, write=False)
 

@@ -69,7 +69,7 @@ def list_dead(
 ) -> None:
     """List dead letters, newest first. `onefold dead` does the same."""
     page = cli.calls.find(limit=limit, after=after, newest_first=True, **_dead(filters))
-    show_page(cli, page, COLUMNS, _row, none="No dead letters found.")
+    show_page(cli, page, COLUMNS, _row, noun="dead letters")
 
 
 @dead.command(epilog=examples("onefold dead show 01980000-0000-7000-8000-000000000000"))
@@ -185,9 +185,14 @@ def _check_many(
         raise UsageError(f"Give the ID of one job, a filter, or --all to {verb} all dead letters.")
     if yes:
         return
-    page = cli.calls.find(limit=COUNTED, **_dead(filters))
-    count = f"{len(page)} or more" if page.next is not None else str(len(page))
-    raise UsageError(f"This would {verb} {count} dead letters. Add --yes to do it.")
+    count, after = 0, None
+    while count < COUNTED:
+        page = cli.calls.find(limit=COUNTED - count, after=after, **_dead(filters))
+        count, after = count + len(page), page.next
+        if after is None:
+            break
+    more = " or more" if after is not None else ""
+    raise UsageError(f"This would {verb} {count}{more} dead letters. Add --yes to do it.")
 
 
 def _row(job: Job) -> tuple[object, ...]:

@@ -134,7 +134,7 @@ def list_jobs(
     """List jobs, newest first. `onefold jobs` does the same."""
     wanted: FindOptions = {**filters, "state": state, "unique_key": unique_key}
     page = cli.calls.find(limit=limit, after=after, newest_first=True, **wanted)
-    show_page(cli, page, COLUMNS, _row, none="No jobs found.")
+    show_page(cli, page, COLUMNS, _row, noun="jobs")
 
 
 @jobs.command(epilog=examples("onefold jobs show 01980000-0000-7000-8000-000000000000"))
@@ -194,13 +194,19 @@ def show_page(
     columns: Sequence[str],
     row: Callable[[Job], Sequence[object]],
     *,
-    none: str,
+    noun: str,
 ) -> None:
-    """Print a page of jobs, and the cursor of the next page."""
-    value = {"jobs": [struct_value(job) for job in page], "next": page.next}
-    cli.answer_table(value, columns, [row(job) for job in page], none=none)
+    """Print a page of jobs, the newest first, and the cursor of the next page."""
+    jobs = [struct_value(job) for job in page]
+    value = {"jobs": jobs, "next": page.next, "looked_to": page.looked_to}
+    cli.answer_table(value, columns, [row(job) for job in page], none=f"No {noun} found.")
     if page.next is not None and not cli.as_json:
-        typer.echo(f"There are more: --after {page.next}")
+        back = (
+            f"Looked back to {when(page.looked_to)}. There may be"
+            if page.looked_to
+            else "There are"
+        )
+        typer.echo(f"{back} more: --after {page.next}")
 
 
 def _row(job: Job) -> tuple[object, ...]:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 HASHES: Final = 4096
 """How many values the hash in an id has: the largest number of shards."""
 
+LOWEST_ID: Final = "00000000-0000-0000-0000-000000000000"
+HIGHEST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Below and above every id."""
+
 _RANDOM_DIGITS: Final = 11
 _BLOCK: Final = 1024
 _COUNTER_END: Final = 1 << 18

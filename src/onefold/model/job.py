@@ -510,6 +510,9 @@ class JobPage(msgspec.Struct, frozen=True):
     """The jobs of this page."""
     next: str | None = None
     """Pass it as `after=` for the next page; None on the last."""
+    looked_to: Moment | None = msgspec.field(name="lookedTo", default=None)
+    """When the last job was enqueued that was looked at, if the page has fewer jobs than wanted and
+    there may be more: one call looks at 10,000 jobs."""
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self.jobs)

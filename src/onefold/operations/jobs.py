@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from enum import Enum
 from functools import cache, partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +13,14 @@ from msgspec.structs import replace
 
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
 from onefold.model import checks
-from onefold.model.ids import id_range, parse_id, shard_of
+from onefold.model.ids import (
+    HIGHEST_ID,
+    LOWEST_ID,
+    id_range,
+    milliseconds_of,
+    parse_id,
+    shard_of,
+)
 from onefold.model.job import Enqueued, Job, JobPage
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.stored_key import Duplicates, Suppressed
@@ -25,12 +34,14 @@ from onefold.operations.unique_keys import Stand, insert_successors, settle
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onefold.operations.statement import Dialect, Operation, Row, Sql
+    from onefold.operations.statement import Dialect, Operation, Row, Sql, Statement
 
 PAGE_LIMIT: Final = 10_000
 RECENT_DUPLICATES: Final = 20
+LOOKED: Final = 10_000
+"""How many jobs one look reads: no index helps most filters."""
 SCANNED: Final = 2_000
-"""How many jobs one search for a text looks at: no index helps it."""
+"""How many payloads one search for a text reads."""
 SCANNED_AT_ONCE: Final = 200
 
 
@@ -137,19 +148,19 @@ def find(
 ) -> Operation[JobPage]:
     """A page of jobs by id, after the cursor; ids are ordered by time.
 
-    A search for a text looks at a limited number of jobs, so its page may have few jobs or none,
-    and a `next` that continues.
+    It looks at a limited number of jobs, so a page by a filter may have few jobs or none, and a
+    `next` that continues.
     """
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
     cursor = None if after is None else parse_id(after, "after")
-    search = partial(_find, sql, tenant, wanted, newest_first=newest_first)
+    look = partial(_look, sql, tenant, wanted, newest_first=newest_first)
     if wanted.text is None:
-        return (yield from search(limit, cursor))
+        return (yield from look(limit, cursor))
     sought = _inside_json(wanted.text)
     found: list[Job] = []
     for _ in range(SCANNED // SCANNED_AT_ONCE):
-        page = yield from search(SCANNED_AT_ONCE, cursor)
+        page = yield from look(SCANNED_AT_ONCE, cursor)
         for job in page:
             if sought not in bytes(job.payload_json).decode().casefold():
                 continue
@@ -158,9 +169,9 @@ def find(
                 is_last = page.next is None and job is page.jobs[-1]
                 return JobPage(tuple(found), None if is_last else job.id)
         cursor = page.next
-        if cursor is None:
+        if cursor is None or page.looked_to is not None:
             break
-    return JobPage(tuple(found), cursor)
+    return _unfilled(found, cursor)
 
 
 def _inside_json(text: str) -> str:
@@ -168,55 +179,122 @@ def _inside_json(text: str) -> str:
     return msgspec.json.encode(text)[1:-1].decode().casefold()
 
 
-def _find(
+def _unfilled(found: Sequence[Job], end: str | None) -> JobPage:
+    """A page with fewer jobs than wanted. The look has ended at a job, or there are no more."""
+    looked_to = None if end is None else from_micros(milliseconds_of(end) * 1000)
+    return JobPage(tuple(found), end, looked_to)
+
+
+def _look(
     sql: Sql, tenant: str, wanted: JobFilter, limit: int, cursor: str | None, *, newest_first: bool
 ) -> Operation[JobPage]:
-    after, before = wanted.id or (None, None)
+    after, before = wanted.id or (LOWEST_ID, HIGHEST_ID)
     if cursor is not None and newest_first:
-        before = cursor if before is None else min(before, cursor)
+        before = min(before, cursor)
     elif cursor is not None:
-        after = cursor if after is None else max(after, cursor)
+        after = max(after, cursor)
+    index = _index_for(tenant, wanted)
+    along = partial(_along, dialect=sql.dialect, index=index, newest_first=newest_first)
+    looked = max(limit, LOOKED // len(sql.visited))
+    order: dict[str, Any] = {} if index is _Index.ALL else {"tenant": tenant}
+    if index is _Index.KEY:
+        order["unique_key"] = wanted.unique_key
     rows: list[Row] = []
+    ends: list[str] = []
     for shard in sql.visited:
-        statement = sql(
-            "find_jobs_newest" if newest_first else "find_jobs",
-            shard=shard,
-            tenant=tenant,
-            limit=limit + 1,
-            after=after,
-            before=before,
-            **_filter_parameters(wanted),
-        )
-        states, retrying = wanted.states or (), wanted.retrying is True
-        text = _narrowed(statement.text, sql.dialect, states, retrying=retrying)
-        rows += yield replace(statement, text=text)
+        place: dict[str, Any] = {"shard": shard, "after": after, "before": before}
+        if index is not _Index.RUNNING:
+            passed = yield along(sql("end_look", **place, **order, looked=looked))
+            if len(passed) > 1:
+                ((end,), _) = passed
+                ends.append(end)
+                below, above = id_range(end)
+                place |= {"after": below} if newest_first else {"before": above}
+        filters = _filter_parameters(wanted)
+        rows += yield along(sql("find_jobs", **place, **filters, tenant=tenant, limit=limit + 1))
     jobs = sorted(map(Job.from_row, rows), key=lambda job: job.id, reverse=newest_first)
-    page = tuple(jobs[:limit])
-    return JobPage(page, page[-1].id if len(jobs) > limit else None)
+    # Beyond the first of the ends, only some of the shards were looked at.
+    end = (max if newest_first else min)(ends, default=None)
+    if end is not None:
+        jobs = [job for job in jobs if (job.id >= end if newest_first else job.id <= end)]
+    if len(jobs) > limit:
+        return JobPage(tuple(jobs[:limit]), jobs[limit - 1].id)
+    return JobPage(tuple(jobs), end) if len(jobs) == limit else _unfilled(jobs, end)
 
 
-_ANY_STATE: Final = {
-    "postgres": "(:states::smallint[] is null or j.state = any(:states::smallint[]))",
-    "sqlite": "(:states is null or j.state in (select value from json_each(:states)))",
-}
+class _Index(Enum):
+    """The index that a look goes along: its condition, which a statement must have as it is."""
+
+    ALL = ""
+    TENANT = "j.tenant <> ''"
+    DEAD = "j.state = 3 and not j.stripped"
+    RETRYING = "j.state = 0 and j.attempt > 0"
+    RUNNING = "j.state = 1"
+    KEY = (
+        "j.unique_key is not null"
+        " and (j.yielded or (j.unique_until is null and (j.unique_states >> j.state) & 1 = 0))"
+    )
 
 
-_RUNNING: Final = (State.RUNNING.value,)
-_DEAD: Final = (State.DEAD.value,)
+_HOLDS: Final = (
+    "j.unique_key is not null and not j.yielded"
+    " and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)"
+)
+"""The condition of the unique index, which has the jobs with a key that `_Index.KEY` has not."""
+_TABLE: Final = re.compile(r"(\S+) as j\n")
+_BY_ID: Final = re.compile(r"j\.id ([<>]) (\S+)")
+_ORDER: Final = re.compile(r"order by .*")
+
+
+def _index_for(tenant: str, wanted: JobFilter) -> _Index:
+    if wanted.unique_key is not None:
+        return _Index.KEY
+    if wanted.states == (State.RUNNING.value,):
+        return _Index.RUNNING
+    if wanted.states == (State.DEAD.value,):
+        return _Index.DEAD
+    if wanted.retrying:
+        return _Index.RETRYING
+    return _Index.TENANT if tenant else _Index.ALL
+
+
+def _along(
+    statement: Statement, dialect: Dialect, index: _Index, *, newest_first: bool
+) -> Statement:
+    finds = statement.name == "find_jobs"
+    text = _text_along(statement.text, dialect, index, finds=finds, newest_first=newest_first)
+    return replace(statement, text=text)
 
 
 @cache
-def _narrowed(text: str, dialect: Dialect, states: tuple[int, ...], *, retrying: bool) -> str:
-    """The text for a state that has a partial index, which is used for a literal only."""
-    if states not in {_RUNNING, _DEAD} and not retrying:
-        return text
-    attempts = " and j.attempt > 0" if retrying else ""
-    narrow = text.replace(_ANY_STATE[dialect], f"j.state = {states[0]}{attempts}")
-    if states == _RUNNING and dialect == "sqlite":
-        # Running jobs are few, and their index has another order: sorted, none but them is read.
-        head, where, tail = narrow.partition("where")
-        return head + where + tail.replace("j.id", "+j.id")
-    return narrow
+def _text_along(
+    text: str, dialect: Dialect, index: _Index, *, finds: bool, newest_first: bool
+) -> str:
+    cast = "::text" if dialect == "postgres" else ""
+    head, where, tail = text.partition("where\n")
+    order = ["j.id"]
+    if index is _Index.RUNNING:
+        # Few, in an index with another order: sorted, none but them is read.
+        order = ["j.id::text" if cast else "+j.id"]
+        tail = tail.replace("j.id", order[0]).replace("::text::uuid", "::text")
+    elif index is not _Index.ALL:
+        # The tenant is a part of the order. With a tenant that is fixed, the primary key has the
+        # same order, and the plan might be to read all of it.
+        order = ["j.tenant", "j.id"]
+        tail = tail.replace(f"and j.tenant = :tenant{cast}\n", "")
+        tail = _BY_ID.sub(rf"(j.tenant, j.id) \1 (:tenant{cast}, \2)", tail)
+    if index is _Index.KEY:
+        tail = f"j.unique_key = :unique_key{cast} and {tail}"
+    if index is _Index.KEY and finds:
+        head = _TABLE.sub(
+            rf"(select * from \1 as j where {index.value} union all"  # noqa: S608 - ours
+            rf" select * from \1 as j where {_HOLDS}) as j\n",
+            head,
+        )
+    elif index is not _Index.ALL:
+        tail = f"{index.value} and {tail}"
+    by = ", ".join(f"{column} desc" if newest_first else column for column in order)
+    return head + where + _ORDER.sub(f"order by {by}", tail)
 
 
 def _filter_parameters(wanted: JobFilter) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class JobFilters(Body):
     tag: str | None = None
     """Only jobs with this tag."""
     text: str | None = None
-    """Only jobs with this text in the payload, without regard to case. One request looks at 2,000
-    jobs, so its page may have few jobs or none, and a `next` that continues."""
+    """Only jobs with this text in the payload, without regard to case. One request searches 2,000
+    payloads."""
     created_from: Moment | None = None
     """Only jobs that were enqueued at this time or later."""
     created_before: Moment | None = None
@@ -116,7 +116,8 @@ async def get_attempts(calls: Calls, job_id: JobId) -> AttemptList:
 async def find_jobs(request: RequestContext, query: JobsQuery) -> JobPage:
     """Find jobs by filter.
 
-    One page per request; the oldest job is first by default.
+    One page per request; the oldest job is first by default. One request looks at 10,000 jobs, so
+    a page by a filter may have few jobs or none, and a `next` that continues.
     """
     page = await request.calls.afind(
         limit=query.limit,
@@ -131,7 +132,7 @@ async def find_jobs(request: RequestContext, query: JobsQuery) -> JobPage:
 
 def page_of_tenant(page: JobPage) -> JobPage:
     """The page with the names of the queues as the tenant knows them."""
-    return JobPage(tuple(map(of_tenant, page)), page.next)
+    return msgspec.structs.replace(page, jobs=tuple(map(of_tenant, page)))
 
 
 def of_tenant(job: Job) -> Job:

@@ -1,4 +1,5 @@
--- Jobs by filter, in the order of their ids, from the cursor. A null filter matches everything.
+-- Jobs by filter, in the order of their ids, between two ids. A null filter matches everything. The operation
+-- changes the conditions on the id and the order for an index, or for the newest first.
 select
     j.id::text, j.tenant, j.queue, j.kind, j.priority, j.run_at, j.attempt, j.max_attempts, j.fence,
     j.payload, j.unique_key, j.generation, j.created_at, j.expires_at, j.error, j.options, j.group_key,
@@ -10,10 +11,10 @@ from
     onefold.job as j
 where
     j.shard = :shard::smallint
+    and j.id > :after::text::uuid
+    and j.id < :before::text::uuid
     and j.tenant = :tenant::text
     and not j.stripped
-    and j.id > coalesce(:after::text::uuid, '00000000-0000-0000-0000-000000000000')
-    and j.id < coalesce(:before::text::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
     and (:states::smallint[] is null or j.state = any(:states::smallint[]))
     and (:queue::text is null or j.queue = :queue::text)
     and (:kind::text is null or j.kind = :kind::text)

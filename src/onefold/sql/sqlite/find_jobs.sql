@@ -1,4 +1,5 @@
--- Jobs by filter, in the order of their ids, from the cursor. A null filter matches everything.
+-- Jobs by filter, in the order of their ids, between two ids. A null filter matches everything. The operation
+-- changes the conditions on the id and the order for an index, or for the newest first.
 select
     j.id, j.tenant, j.queue, j.kind, j.priority, j.run_at, j.attempt, j.max_attempts, j.fence,
     j.payload, j.unique_key, j.generation, j.created_at, j.expires_at, j.error, j.options, j.group_key,
@@ -7,10 +8,10 @@ select
 from onefold_job as j
 where
     j.shard = :shard
+    and j.id > :after
+    and j.id < :before
     and j.tenant = :tenant
     and not j.stripped
-    and j.id > coalesce(:after, '')
-    and j.id < coalesce(:before, 'g')
     and (:states is null or j.state in (select value from json_each(:states)))
     and (:queue is null or j.queue = :queue)
     and (:kind is null or j.kind = :kind)

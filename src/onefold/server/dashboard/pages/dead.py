@@ -52,6 +52,7 @@ def list_dead(request: PageRequest) -> Page:
         "error_types": sorted({str(job.error.get("type", "")) for job in found if job.error}),
         "problem": problem,
         "back": _list(filters),
+        "looked_to": found.looked_to,
         "next": found.next and request.url("/dead", **filters, after=found.next),
         "first": request.url("/dead", **filters) if "after" in request.query else None,
     }

@@ -10,7 +10,6 @@ from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import JobPage, JobState
-from onefold.operations.jobs import SCANNED
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 from onefold.server.dashboard.pages.workers import is_served
 
@@ -44,7 +43,7 @@ def list_jobs(request: PageRequest) -> Page:
         "filtered": any(filters.values()),
         "states": STATES,
         "problem": problem,
-        "scanned": SCANNED,
+        "looked_to": found.looked_to,
         "next": found.next and request.url("/jobs", **filters, after=found.next),
         "first": request.url("/jobs", **filters) if "after" in request.query else None,
     }

@@ -62,13 +62,18 @@ def search(request: PageRequest) -> Redirect:
         return _jobs(name, value.strip())
     if text in STATES:
         return _jobs("state", text)
+    unfinished: list[str] = []
     for name in SEARCHED if text else ():
         try:
-            if find_jobs(request, {name: text}, limit=1).jobs:
-                return _jobs(name, text)
+            found = find_jobs(request, {name: text}, limit=1)
         except InvalidInput:
             continue
-    return _jobs("key", text)
+        if found.jobs:
+            return _jobs(name, text)
+        if found.next:
+            unfinished.append(name)
+    # The page of a look that has not reached the oldest job offers to look further back.
+    return _jobs(next(iter(unfinished), "key"), text)
 
 
 def _jobs(name: str, value: str) -> Redirect:

@@ -81,6 +81,11 @@ create unique index job_unique on onefold.job (shard, unique_key, tenant, unique
       and not yielded
       and (unique_until is not null or (unique_states >> state) & 1 = 1);
 
+-- The other jobs with a unique key: it finds them, too. Most enter it when they end.
+create index job_past_key on onefold.job (shard, unique_key, tenant, id)
+    where unique_key is not null
+      and (yielded or (unique_until is null and (unique_states >> state) & 1 = 0));
+
 -- For takes, in their order. A take without limits does not read the jobs of groups: they may have to
 -- wait, and there may be thousands of them.
 create index job_ready on onefold.job (shard, queue, priority, run_at, id)
@@ -111,6 +116,9 @@ create index job_dead on onefold.job (shard, tenant, id, queue) where state = 3 
 
 create index job_retrying on onefold.job (shard, tenant, id, queue)
     where state = 0 and attempt > 0;
+
+-- A look of a tenant reads no jobs of others. An application without tenants does not need it.
+create index job_tenant on onefold.job (shard, tenant, id) where tenant <> '';
 
 -- Deliveries that did not complete their job. The job's own row describes the last delivery.
 create table onefold.attempt (

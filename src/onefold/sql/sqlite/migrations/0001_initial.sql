@@ -67,6 +67,11 @@ create unique index onefold_job_unique on onefold_job (shard, unique_key, tenant
       and not yielded
       and (unique_until is not null or (unique_states >> state) & 1 = 1);
 
+-- The other jobs with a unique key: it finds them, too. Most enter it when they end.
+create index onefold_job_past_key on onefold_job (shard, unique_key, tenant, id)
+    where unique_key is not null
+      and (yielded or (unique_until is null and (unique_states >> state) & 1 = 0));
+
 -- For takes, in their order. A take without limits does not read the jobs of groups: they may have to
 -- wait, and there may be thousands of them.
 create index onefold_job_ready on onefold_job (shard, queue, priority, run_at, id)
@@ -97,6 +102,9 @@ create index onefold_job_dead on onefold_job (shard, tenant, id, queue) where st
 
 create index onefold_job_retrying on onefold_job (shard, tenant, id, queue)
     where state = 0 and attempt > 0;
+
+-- A look of a tenant reads no jobs of others. An application without tenants does not need it.
+create index onefold_job_tenant on onefold_job (shard, tenant, id) where tenant <> '';
 
 -- Deliveries that did not complete their job. The job's own row describes the last delivery.
 create table onefold_attempt (
