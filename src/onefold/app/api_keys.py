@@ -20,7 +20,7 @@ from onefold.model.api_key import Admission, ApiKey, NewApiKey, Scope, StoredApi
 from onefold.model.limit import Rate, parse_rate
 from onefold.model.timestamps import MICROSECOND, span
 from onefold.operations import api_keys
-from onefold.runtime import Procedure, awaited, batch, call, transact
+from onefold.runtime import FindByKey, Procedure, awaited, batch, call, transact
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -142,7 +142,7 @@ class ApiKeys(Noun):
         started = time.monotonic()
         if self._some or started < self._none_until:
             return self._some
-        found = yield from transact(api_keys.are_any, write=False)
+        found = yield FindByKey(api_keys.are_any)
         if found:
             self._some = True
         else:
@@ -160,7 +160,7 @@ class ApiKeys(Noun):
     async def _read(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
         """A plain read: it waits for no lock, and on SQLite not for the writer."""
         del patient, deadline
-        return await self._context.store.atransact(build, write=False)
+        return await self._context.store.alook(build)
 
 
 def _check(text: str) -> Procedure[Admission]:

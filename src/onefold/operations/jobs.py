@@ -188,30 +188,20 @@ def _unfilled(found: Sequence[Job], end: str | None) -> JobPage:
 def _look(
     sql: Sql, tenant: str, wanted: JobFilter, limit: int, cursor: str | None, *, newest_first: bool
 ) -> Operation[JobPage]:
-    after, before = wanted.id or (LOWEST_ID, HIGHEST_ID)
-    if cursor is not None and newest_first:
-        before = min(before, cursor)
-    elif cursor is not None:
-        after = max(after, cursor)
+    given = _range(wanted, cursor, newest_first=newest_first)
+    given |= {**_filter_parameters(wanted), "tenant": tenant}
     index = _index_for(tenant, wanted)
     along = partial(_along, dialect=sql.dialect, index=index, newest_first=newest_first)
-    looked = max(limit, LOOKED // len(sql.visited))
-    order: dict[str, Any] = {} if index is _Index.ALL else {"tenant": tenant}
-    if index is _Index.KEY:
-        order["unique_key"] = wanted.unique_key
+    most = max(limit, LOOKED // len(sql.visited))
     rows: list[Row] = []
     ends: list[str] = []
     for shard in sql.visited:
-        place: dict[str, Any] = {"shard": shard, "after": after, "before": before}
-        if index is not _Index.RUNNING:
-            passed = yield along(sql("end_look", **place, **order, looked=looked))
-            if len(passed) > 1:
-                ((end,), _) = passed
-                ends.append(end)
-                below, above = id_range(end)
-                place |= {"after": below} if newest_first else {"before": above}
-        filters = _filter_parameters(wanted)
-        rows += yield along(sql("find_jobs", **place, **filters, tenant=tenant, limit=limit + 1))
+        place: dict[str, Any] = {**given, "shard": shard}
+        end = yield from _end(sql, along, index, place, most)
+        if end is not None:
+            ends.append(end)
+            place |= _up_to(end, newest_first=newest_first)
+        rows += yield along(sql("find_jobs", **place, limit=limit + 1))
     jobs = sorted(map(Job.from_row, rows), key=lambda job: job.id, reverse=newest_first)
     # Beyond the first of the ends, only some of the shards were looked at.
     end = (max if newest_first else min)(ends, default=None)
@@ -220,6 +210,41 @@ def _look(
     if len(jobs) > limit:
         return JobPage(tuple(jobs[:limit]), jobs[limit - 1].id)
     return JobPage(tuple(jobs), end) if len(jobs) == limit else _unfilled(jobs, end)
+
+
+def _range(wanted: JobFilter, cursor: str | None, *, newest_first: bool) -> dict[str, Any]:
+    """The ids between which a look reads."""
+    after, before = wanted.id or (LOWEST_ID, HIGHEST_ID)
+    if cursor is not None and newest_first:
+        before = min(before, cursor)
+    elif cursor is not None:
+        after = max(after, cursor)
+    return {"after": after, "before": before}
+
+
+def _up_to(end: str, *, newest_first: bool) -> dict[str, str]:
+    below, above = id_range(end)
+    return {"after": below} if newest_first else {"before": above}
+
+
+def _end(
+    sql: Sql,
+    along: Callable[[Statement], Statement],
+    index: _Index,
+    place: Mapping[str, Any],
+    most: int,
+) -> Operation[str | None]:
+    """The job at which a look at so many jobs of a shard ends; None: at the last one."""
+    if index is _Index.RUNNING:
+        return None
+    names = {"shard", "after", "before"}
+    if index is not _Index.ALL:
+        names.add("tenant")
+    if index is _Index.KEY:
+        names.add("unique_key")
+    wanted: dict[str, Any] = {name: place[name] for name in names}
+    passed = yield along(sql("end_look", **wanted, looked=most))
+    return passed[0][0] if len(passed) > 1 else None
 
 
 class _Index(Enum):

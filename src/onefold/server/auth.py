@@ -168,9 +168,7 @@ async def still_counts(request: RequestContext) -> bool:
     shown = read_text(bearer(request.headers.get("authorization")) or "")
     if shown is None:
         return False
-    (known,) = await request.server.context.store.atransact(
-        lambda sql: api_keys.read(sql, [shown.id]), write=False
-    )
+    (known,) = await request.server.context.store.alook(lambda sql: api_keys.read(sql, [shown.id]))
     return proven(shown, known) is not None
 
 

@@ -8,7 +8,10 @@ cancel that arrives together with the result, and database drivers use it.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final
+
+from onefold.databases.deadline import deadline_of_caller
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,10 +36,14 @@ class Deadlines:
 class Deadline:
     """Cancels the current task when the time is over, and raises `TimeoutError`.
 
+    What the task reads from the database ends then, too, also in threads.
+
     with Deadline(server.deadlines, 15) as deadline: ...
     """
 
-    __slots__ = ("_again", "_cancelling", "_interrupts", "_loop", "_task", "_watch", "at")
+    __slots__ = (
+        "_again", "_cancelling", "_interrupts", "_outer", "_task", "_watch", "at", "wake_at"
+    )  # fmt: skip
 
     def __init__(self, deadlines: Deadlines, seconds: float) -> None:
         """The time starts now."""
@@ -45,24 +52,33 @@ class Deadline:
         if watch is None or watch.loop is not loop:
             watch = deadlines.watch = _Watch(loop)
         self._watch = watch
-        self._loop = loop
         self._again = deadlines.again
         self._interrupts = 0
-        self.at: float = loop.time() + seconds
+        self.put_off(seconds)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has cancelled its task."""
-        return self._interrupts > 0
+        """Whether the time is over."""
+        return time.monotonic() >= self.at
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this is the task, or a thread that it has called."""
+        try:
+            return asyncio.current_task() is self._task
+        except RuntimeError:
+            return True
 
     def put_off(self, seconds: float) -> None:
         """Start the time again, with this length."""
-        self.at = self._loop.time() + seconds
+        self.at: float = time.monotonic() + seconds
+        self.wake_at: float = self.at
 
     def __enter__(self) -> Self:
         """Start."""
-        task = asyncio.current_task(self._loop)
+        task = asyncio.current_task()
         assert task is not None
+        self._outer = deadline_of_caller.set(self)
         self._task = task
         self._cancelling = task.cancelling()
         watch = self._watch
@@ -78,6 +94,7 @@ class Deadline:
         trace: TracebackType | None,
     ) -> None:
         """As `asyncio.timeout` does: a task that was also cancelled elsewhere stays cancelled."""
+        deadline_of_caller.reset(self._outer)
         self._watch.open.pop(self, None)
         if not self._interrupts:
             return
@@ -90,7 +107,7 @@ class Deadline:
         """Cancel the task: the time is over."""
         self._interrupts += 1
         self._task.cancel()
-        self.put_off(self._again)
+        self.wake_at = time.monotonic() + self._again
 
 
 class _Watch:
@@ -106,8 +123,8 @@ class _Watch:
         self.loop.call_later(LOOK, self._look)
 
     def _look(self) -> None:
-        now = self.loop.time()
-        for deadline in [each for each in self.open if each.at <= now]:
+        now = time.monotonic()
+        for deadline in [each for each in self.open if each.wake_at <= now]:
             deadline.interrupt()
         self.is_looking = bool(self.open)
         if self.is_looking:

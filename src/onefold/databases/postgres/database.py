@@ -27,6 +27,7 @@ from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
+from onefold.databases.deadline import reading_until
 from onefold.databases.postgres.errors import classify, translated
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.databases.postgres.libpq import PIPELINES, AsyncSession, Session
@@ -191,7 +192,8 @@ class PostgresDatabase:
         """
         if self._current().identity is None:
             self.identity()
-        effort = self._effort(patient=patient, deadline=deadline)
+        until = None if write else reading_until()
+        effort = self._effort(patient=patient, deadline=deadline, until=until)
         while True:
             pool, connection = self.get_connection()
             try:
@@ -205,6 +207,7 @@ class PostgresDatabase:
                     connection.rollback()
                 if not isinstance(error, RETRIED):
                     raise
+                effort.check_deadline()
                 lost = connection.closed
                 pause = effort.pause(error, connection_lost=lost)
             finally:
@@ -222,9 +225,27 @@ class PostgresDatabase:
         deadline: float | None = None,
     ) -> T:
         """`transact`, awaited."""
+        if write:
+            effort = self._effort(patient=patient, deadline=deadline)
+            return await self._atransact(build, effort, write=True)
+        effort = self._effort(until=reading_until())
+        turns = self._current().turns_in(asyncio.get_running_loop())
+        if turns.locked():
+            try:
+                async with asyncio.timeout(self.busy_timeout.total_seconds()):
+                    await turns.acquire()
+            except TimeoutError:
+                raise self._exhausted() from None
+        else:
+            await turns.acquire()
+        try:
+            return await self._atransact(build, effort)
+        finally:
+            turns.release()
+
+    async def _atransact(self, build: Build[T], effort: Effort, *, write: bool = False) -> T:
         if self._current().identity is None:
             await self.aidentity()
-        effort = self._effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = await self.aget_connection()
             try:
@@ -238,6 +259,7 @@ class PostgresDatabase:
                     await connection.rollback()
                 if not isinstance(error, RETRIED):
                     raise
+                effort.check_deadline()
                 lost = connection.closed
                 pause = effort.pause(error, connection_lost=lost)
             except BaseException:
@@ -251,8 +273,8 @@ class PostgresDatabase:
                 await pool.check()
 
     async def alook(self, build: Build[T]) -> T:
-        """Read by keys, as any other operation."""
-        return await self.atransact(build, write=False)
+        """Read by keys. Other reads leave it a connection, so it never waits for searches."""
+        return await self._atransact(build, self._effort())
 
     def batch(self, item: Item[Any, T]) -> T:
         """Run one item, in one commit with the items of other threads."""

@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import psycopg_pool
 from psycopg.pq import TransactionStatus
@@ -57,6 +58,9 @@ class ProcessState:
         self.pool: Pool | None = None
         self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            WeakKeyDictionary()
+        )
         self._failure: tuple[float, Exception] | None = None
         self.thread_groups: Groups[ThreadGroup] | None = None
         self.task_groups: dict[asyncio.AbstractEventLoop, Groups[TaskGroup]] = {}
@@ -75,6 +79,13 @@ class ProcessState:
     def opening_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
         """The lock of a loop for opening its pool, and for reading the identity."""
         return self._opening.setdefault(loop, asyncio.Lock())
+
+    def turns_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+        """The turns of reads that are not by keys: one connection of a loop is left to others."""
+        turns = self._turns.get(loop)
+        if turns is None:
+            turns = self._turns[loop] = asyncio.Semaphore(CONNECTIONS - 1)
+        return turns
 
     def forget_ended_loops(self) -> None:
         """Close the connections of event loops that have ended without `aclose`.

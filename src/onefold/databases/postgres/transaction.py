@@ -26,6 +26,7 @@ from psycopg.rows import TupleRow
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
+from onefold.databases.deadline import seconds_until
 from onefold.databases.postgres.errors import classify, translated
 from onefold.databases.postgres.libpq import PIPELINES, values_of
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
@@ -128,15 +129,18 @@ class Effort:
         *,
         patient: bool = True,
         deadline: float | None = None,
+        until: float | None = None,
     ) -> None:
         """`busy` makes the error for a lock that was not released in time.
 
         One that is not `patient` raises `KeyHeld` at the first lock, and soon if keys keep
-        changing hands.
+        changing hands. `until` is when a call that only reads has to end, by the deadline of its
+        caller.
         """
         self._label = label
         self._patience = patience
         self.patient = patient
+        self.until = until
         self._busy = busy
         now = time.monotonic()
         self._started = now if deadline is None else deadline - patience.total_seconds()
@@ -147,6 +151,11 @@ class Effort:
         """True if an earlier try may have been stored, and its response was lost."""
         self.unconfirmed: Unconfirmed | None = None
         """The commit of an earlier try whose response was lost."""
+
+    def check_deadline(self) -> None:
+        """Raise `TimeoutError` if the time of a call that only reads is over."""
+        if self.until is not None:
+            seconds_until(self.until)
 
     def pause(self, error: BaseException, *, connection_lost: bool = False) -> float:
         """Seconds to wait before the next try; raises the caller's error if there is none."""
@@ -211,6 +220,7 @@ _SERVER: Final = (
     "system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
     " || '/' || extract(epoch from pg_stat_get_bgwriter_stat_reset_time())"
 )
+UNTIL: Final = "select set_config('statement_timeout', :milliseconds::text, true)"
 SERVER: Final = f"select {_SERVER} from pg_control_system()"  # noqa: S608 - ours
 STATUS: Final = (
     f"select case when {_SERVER} = :server::text"  # noqa: S608 - ours
@@ -222,7 +232,12 @@ class PostgresTransaction:
     """One try, on a connection in autocommit mode."""
 
     def __init__(
-        self, connection: Session | AsyncSession, clock: Clock, effort: Effort, *, write: bool
+        self,
+        connection: Session | AsyncSession,
+        clock: Clock,
+        effort: Effort,
+        *,
+        write: bool,
     ) -> None:
         """`effort` decides how long to wait for a lock at a time, and knows earlier tries."""
         self._connection = connection
@@ -294,9 +309,20 @@ class PostgresTransaction:
         if statement.ahead is not None:
             return self._send_ahead(statement, statement.ahead)
         request = self._request(statement)
+        if self._effort.until is not None:
+            return self._read_until(self._effort.until, request)
         if self._number or not self._write or (statement.alone and not statement.waits):
             return connection.execute_request(request)
         return self._begin(request, alone=statement.alone)
+
+    def _read_until(self, until: float, request: Request) -> Waits[Rows]:
+        """Read, and let the server end the statement at a deadline, also if nobody waits for it."""
+        connection = self._connection
+        milliseconds = str(int(seconds_until(until) * 1000) + 1)
+        limit = connection.request(UNTIL, {"milliseconds": milliseconds})
+        begin, commit = connection.request(BEGIN, {}), connection.request(COMMIT, {})
+        *_, rows, _ = yield from connection.exchange((begin, limit, request, commit))
+        return rows
 
     def _send_ahead(self, statement: Statement, receive: Callable[[Rows], None]) -> Waits[Rows]:
         """Send a statement; `receive` gets its rows when they are read, with those of the next one.

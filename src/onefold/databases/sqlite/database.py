@@ -1,7 +1,8 @@
 """SQLite: one file, WAL, one writer at a time.
 
 Writes go to the writer thread of the process. Reads run in the caller's thread, or, for an event
-loop, in one of a few threads; a read by keys runs in the event loop itself.
+loop, in one of a few threads, until the deadline of its caller. A read by keys runs in the event
+loop itself, on a connection that is kept for such reads: it never waits for searches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys
+from onefold.databases.deadline import reading_until, seconds_until
 from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
 from onefold.databases.sqlite.forks import POLL, forks
 from onefold.databases.sqlite.handler_transaction import (
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS: Final = 8
+STEPS: Final = 10_000
+"""Steps of SQLite's virtual machine, about a millisecond, between two looks at the clock."""
 OLDEST: Final = (3, 35, 0)
 """The first version with RETURNING."""
 
@@ -119,14 +123,15 @@ class SqliteDatabase:
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in a transaction."""
-        return self.batch(single(build)) if write else self._read(build)
+        return self.batch(single(build)) if write else self._read(build, reading_until())
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run the whole operation in one thread call: a call per statement costs twice as much."""
         if write:
             await self.aidentity()
             return await self._current().writer.arun(single(build))
-        return await self._hop(lambda: self._read(build))
+        until = reading_until()
+        return await self._hop(lambda: self._read(build, until))
 
     async def alook(self, build: Build[T]) -> T:
         """Read by keys in the event loop: a thread takes longer than the read itself.
@@ -137,14 +142,14 @@ class SqliteDatabase:
         state = self._current()
         if state.identity is not None and not forks.is_under_way:
             with forks:
-                connection = state.readers.take()
+                connection = state.key_readers.take()
                 if connection is not None:
                     with suppress(sqlite3.Error):  # Opened or closed now: a thread can wait.
                         try:
                             return self._operate(connection, build)
                         finally:
-                            put_away(state.readers, connection)
-        return await self._hop(lambda: self._read(build))
+                            put_away(state.key_readers, connection)
+        return await called_in(state.key_executor, lambda: self._read(build, by_key=True))
 
     def _operate(self, connection: sqlite3.Connection, build: Build[T]) -> T:
         return run(build(self.sql), lambda one: execute(connection, one, self.clock))
@@ -177,19 +182,25 @@ class SqliteDatabase:
     async def _hop(self, work: Callable[[], T]) -> T:
         return await called_in(self._current().executor, work)
 
-    def _read(self, build: Build[T]) -> T:
+    def _read(self, build: Build[T], until: float | None = None, *, by_key: bool = False) -> T:
         """While the file is opened or closed, even readers must wait."""
         self.identity()
-        return self.until_free(lambda: self._read_once(build))
+        return self.until_free(lambda: self._read_once(build, until, by_key=by_key))
 
-    def _read_once(self, build: Build[T]) -> T:
-        readers = self._current().readers
+    def _read_once(self, build: Build[T], until: float | None, *, by_key: bool) -> T:
+        state = self._current()
+        readers = state.key_readers if by_key else state.readers
+        if until is not None:
+            seconds_until(until)  # it may be over before there is a thread
         with forks:
             connection = readers.take() or self.connect()
             try:
+                if until is not None:
+                    connection.set_progress_handler(lambda: time.monotonic() >= until, STEPS)
                 connection.execute("begin")  # so that all reads see the same state of the file
                 return self._operate(connection, build)
             finally:
+                connection.set_progress_handler(None, 0)
                 with suppress(sqlite3.Error):
                     connection.execute("rollback")
                 put_away(readers, connection)
@@ -441,11 +452,14 @@ class _State:
         self.opening = threading.RLock()
         self.identity: Identity | None = None
         self.readers: Shelf[sqlite3.Connection] = Shelf()
+        self.key_readers: Shelf[sqlite3.Connection] = Shelf()
+        """For reads by keys in event loops."""
         self.shelf: Shelf[sqlite3.Connection] = Shelf()
         """Connections of handlers' transactions that have ended."""
         self.async_shelf: Shelf[AsyncSqlite] = Shelf()
         """The same for event loops: connections with their threads."""
         self.executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
+        self.key_executor = ThreadPoolExecutor(1, "onefold-sqlite-key")
         self.writer = SqliteWriter(database)
         self.notifiers: WeakSet[SqliteNotifier] = WeakSet()
         self.task_groups: WeakKeyDictionary[asyncio.AbstractEventLoop, Groups[WriterGroup]] = (
@@ -461,14 +475,15 @@ class _State:
         """See `Forked`."""
         for notifier in list(self.notifiers):
             notifier.close_idle()
-        for shelf in (self.readers, self.shelf, self.async_shelf):
+        for shelf in (self.readers, self.key_readers, self.shelf, self.async_shelf):
             shelf.clear()
 
     def close(self) -> None:
         self.writer.close()
         self.executor.shutdown(wait=False)
+        self.key_executor.shutdown(wait=False)
         with forks:
-            for shelf in (self.readers, self.shelf, self.async_shelf):
+            for shelf in (self.readers, self.key_readers, self.shelf, self.async_shelf):
                 shelf.close()
 
 

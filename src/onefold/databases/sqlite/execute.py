@@ -109,6 +109,8 @@ BUSY: Final = 5
 LOCKED: Final = 6
 BUSY_SNAPSHOT: Final = 517
 
+INTERRUPTED: Final = 9
+
 SENTENCES: Final = {
     8: "the file or its folder is read-only. Give this user the right to write to both.",
     10: "the disk failed to read or write. Look at the system's log.",
@@ -142,6 +144,8 @@ def translated(error: sqlite3.Error, label: str, busy: Callable[[], Exception]) 
         return SerializationConflict("it began by reading, and the file has changed since")
     if is_busy(error):
         return busy()
+    if code_of(error) & PRIMARY == INTERRUPTED:
+        return TimeoutError("The deadline of the caller is over.")
     if sentence := SENTENCES.get(code_of(error) & PRIMARY):
         return DatabaseUnavailable(label, sentence)
     return error

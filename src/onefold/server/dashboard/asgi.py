@@ -11,6 +11,7 @@ import msgspec
 from onefold.errors import DatabaseError, InvalidInput
 from onefold.server.asgi_io import read_body, request_of
 from onefold.server.dashboard.page import Incoming
+from onefold.server.deadlines import Deadline
 from onefold.server.dispatch import PathApp
 from onefold.server.request_context import Reply
 from onefold.server.routes.events import HEADERS, farewell, stream
@@ -71,7 +72,13 @@ class DashboardPath(PathApp):
         )
         if self._path == EVENTS:
             return await self._events(incoming, headers)
-        return await asyncio.to_thread(self._dashboard.respond, incoming)
+        if scope["method"] == "POST":
+            return await asyncio.to_thread(self._dashboard.respond, incoming)
+        try:
+            with Deadline(self._server.deadlines, self._limit):
+                return await asyncio.to_thread(self._dashboard.respond, incoming)
+        except TimeoutError:
+            return self._dashboard.too_late(incoming)
 
     async def _events(self, incoming: Incoming, headers: Mapping[str, str]) -> HttpResponse | Reply:
         sessions, server = self._dashboard.sessions, self._server

@@ -87,6 +87,11 @@ _MISSING: Final = {
         "There is no such queue: it has no settings, no limits and no jobs.",
     ),
 }
+_TOO_LATE: Final = (
+    503,
+    "This took too long",
+    "The page was not ready in time. Try again in a moment.",
+)
 _OUTDATED: Final = (
     "This page is out of date",
     (
@@ -170,8 +175,11 @@ class Dashboard:
     def respond(self, incoming: Incoming, session: DashboardSession | None = None) -> HttpResponse:
         """The response to a request. A framework with a login of its own passes the session."""
         open_page()  # Each page is sent with Cache-Control: no-store.
-        response = self._response(incoming, session)
-        return HttpResponse(response.status, (*response.headers, *SECURITY), response.body)
+        return _secured(self._response(incoming, session))
+
+    def too_late(self, incoming: Incoming) -> HttpResponse:
+        """The response to a request whose page was not ready at its deadline."""
+        return _secured(self._failed(incoming, None, PageFailure(*_TOO_LATE)))
 
     def _response(self, incoming: Incoming, session: DashboardSession | None) -> HttpResponse:
         path = incoming.http.path
@@ -189,6 +197,8 @@ class Dashboard:
                     return self._to_login(incoming)
                 is_new = session.is_anonymous and not self.sessions.has_cookie(incoming)
             response = self._visited(route, incoming, session, values)
+        except TimeoutError:
+            return self._failed(incoming, session, PageFailure(*_TOO_LATE))
         except Exception as error:  # noqa: BLE001 - the visitor receives a page about any error
             return self._failed(incoming, session, _failure_of(error))
         if is_new and session is not None:
@@ -328,6 +338,10 @@ class Dashboard:
     ) -> HttpResponse:
         page = Page("failure.html", {"title": failure.title, "text": str(failure)}, failure.status)
         return self._page(page, incoming, session)
+
+
+def _secured(response: HttpResponse) -> HttpResponse:
+    return HttpResponse(response.status, (*response.headers, *SECURITY), response.body)
 
 
 def _public(dashboard: Dashboard, incoming: Incoming, values: Mapping[str, str]) -> PageRequest:
