@@ -68,6 +68,13 @@ def columns_of_postgres(connection: psycopg.Connection[Any], schema: str) -> Col
     return found
 
 
+def test_the_long_values_of_a_job_come_last_on_sqlite(sqlite: sqlite3.Connection) -> None:
+    """SQLite would read them whole to find a column after them, for each job of a search."""
+    rows = sqlite.execute("pragma table_info(onefold_job)").fetchall()
+
+    assert [row[1] for row in rows][-2:] == ["result", "payload"]
+
+
 def test_both_databases_have_the_same_columns(
     sqlite: sqlite3.Connection, postgres: psycopg.Connection[Any], postgres_schema: str
 ) -> None:

@@ -170,12 +170,11 @@ class TestPaging:
     def test_a_look_by_a_filter_reads_a_limited_number_of_jobs(self, subject: Subject) -> None:
         oldest = subject.enqueue("letter").id
         subject.enqueue_many([NewJob("email")] * 10_000)
-        page = subject.find(kind="letter", newest_first=True)
-        assert page.next is not None
+        page, looks = subject.find(kind="letter", newest_first=True), 1
         while page.next is not None:
             assert (ids(page), page.looked_to is None) == ([], False)
-            page = subject.find(kind="letter", newest_first=True, after=page.next)
-        assert (ids(page), page.looked_to) == ([oldest], None)
+            page, looks = subject.find(kind="letter", newest_first=True, after=page.next), looks + 1
+        assert (ids(page), page.looked_to, looks > 1) == ([oldest], None, True)
 
     def test_a_key_finds_its_jobs_however_many_have_ended(self, subject: Subject) -> None:
         made: list[str] = []

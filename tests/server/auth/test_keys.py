@@ -118,14 +118,14 @@ def test_those_who_ask_together_share_a_statement(
         new = onefold.api_keys.create(scopes=["publish"])
         database: Any = onefold.context.database
         reads = 0
-        plainly = database.atransact
+        plainly = database.alook
 
-        async def counting(build: Any, *, write: bool = True) -> Any:
+        async def counting(build: Any) -> Any:
             nonlocal reads
-            reads += not write
-            return await plainly(build, write=write)
+            reads += 1
+            return await plainly(build)
 
-        monkeypatch.setattr(database, "atransact", counting)
+        monkeypatch.setattr(database, "alook", counting)
 
         async def ask() -> list[Admission]:
             answers = await check_all(onefold, [new.text] * 50)
@@ -137,7 +137,7 @@ def test_those_who_ask_together_share_a_statement(
         answers = asyncio.run(ask())
 
     assert answers == [Admission(new.key)] * 50 + [NO] * 50
-    assert reads <= 6
+    assert 2 <= reads <= 6
 
 
 def test_that_there_is_no_key_is_believed_for_a_second(

@@ -41,8 +41,6 @@ create table onefold_job (
     unique_key text,
     fingerprint text,
     worker text,
-    payload text not null,
-    result text,
     error text,
     reason text,
     options text,                               -- JSON
@@ -57,6 +55,9 @@ create table onefold_job (
     defers integer not null default 0,          -- since the job was enqueued or replayed
     -- The take that leased the job. The client makes this id, and finds its jobs by it after a lost answer.
     take_id text,
+    -- Last: SQLite reads a long value to its end to find the columns after it.
+    result text,
+    payload text not null,
     primary key (shard, id)
 );
 
