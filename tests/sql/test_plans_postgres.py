@@ -15,6 +15,8 @@ from psycopg import sql as compose
 
 from onefold import Onefold
 from onefold.databases.postgres.exchanges import SESSION
+from onefold.databases.postgres.transaction import IN_ORDER
+from onefold.operations import jobs
 from onefold.operations.statement import Sql, Statement, compiled, in_schema
 from tests.fixtures.backlog import (
     FENCE,
@@ -25,6 +27,7 @@ from tests.fixtures.backlog import (
     fills,
     hot_statements,
     job_id,
+    look,
     searches,
     stores,
     takes,
@@ -100,6 +103,7 @@ class Prepared:
         parameters = {**statement.arrays(), "now": NOW}
         self._connection = connection
         self._mode = mode
+        self._in_order = statement.in_order
         self._name = f"hot_{uuid4().hex}"
         self._values = compose.SQL(", ").join(compose.Literal(parameters[name]) for name in names)
         connection.execute(f"prepare {self._name} as {text}".encode())
@@ -116,6 +120,8 @@ class Prepared:
         explain = compose.SQL("explain (analyze, format json) execute {} ({})")
         with self._connection.transaction(force_rollback=True):
             self._connection.execute(f"set local plan_cache_mode = {self._mode}".encode())
+            if self._in_order:
+                self._connection.execute(IN_ORDER)
             row = self._connection.execute(
                 explain.format(compose.Identifier(self._name), self._values)
             ).fetchone()
@@ -274,6 +280,25 @@ def test_a_look_reads_what_it_may_and_that_of_a_tenant_what_the_tenant_has(
         for statement in statements:
             cost = database.cost(statement, mode)
             assert cost.rows <= FEW + SPARE, (statement, mode)
+            assert cost.faults == ()
+
+
+def test_a_look_at_jobs_without_statistics_reads_what_it_may(
+    postgres_url: str, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    monkeypatch.setattr(jobs, "LOOKED", FEW)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        database = Database(connection, postgres_schema)
+        database.fill(Backlog(finished=20_000, ready=0, running=0), analyze=False)
+        connection.execute(f"update {postgres_schema}.job set tenant = 'acme'".encode())
+
+        for newest_first, mode in product((False, True), MODES):
+            options: Any = {"limit": 10, "newest_first": newest_first}
+            (end, _) = look(database.sql, jobs.job_filter(kind="none"), "acme", **options)
+            cost = database.cost(end, mode)
+            assert cost.rows <= FEW + SPARE
             assert cost.faults == ()
 
 

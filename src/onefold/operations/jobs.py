@@ -243,7 +243,7 @@ def _end(
     if index is _Index.KEY:
         names.add("unique_key")
     wanted: dict[str, Any] = {name: place[name] for name in names}
-    passed = yield along(sql("end_look", **wanted, looked=most))
+    passed = yield replace(along(sql("end_look", **wanted, looked=most)), in_order=True)
     return passed[0][0] if len(passed) > 1 else None
 
 

@@ -63,6 +63,9 @@ class Statement(msgspec.Struct, frozen=True):
     """True: may be committed by itself, whatever its result is. Nothing else has to follow."""
     waits: bool = True
     """True: may wait for a lock, so it needs a lock timeout."""
+    in_order: bool = False
+    """True: goes along an index, and ends early. Without statistics, PostgreSQL takes a table for
+    small, and would rather read all of it and sort. Our own connections prevent that."""
     ahead: Callable[[Rows], None] | None = None
     """Only for our own connections to PostgreSQL, which send the statement and do not wait. This
     function receives its rows, before the next statement that is not sent ahead returns its own."""

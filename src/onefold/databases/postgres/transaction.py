@@ -221,6 +221,9 @@ _SERVER: Final = (
     " || '/' || extract(epoch from pg_stat_get_bgwriter_stat_reset_time())"
 )
 UNTIL: Final = "select set_config('statement_timeout', :milliseconds::text, true)"
+IN_ORDER: Final = (
+    "select set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)"
+)
 SERVER: Final = f"select {_SERVER} from pg_control_system()"  # noqa: S608 - ours
 STATUS: Final = (
     f"select case when {_SERVER} = :server::text"  # noqa: S608 - ours
@@ -309,20 +312,38 @@ class PostgresTransaction:
         if statement.ahead is not None:
             return self._send_ahead(statement, statement.ahead)
         request = self._request(statement)
-        if self._effort.until is not None:
-            return self._read_until(self._effort.until, request)
+        if not self._write and (statement.in_order or self._effort.until is not None):
+            return self._read(request, in_order=statement.in_order)
+        if statement.in_order:
+            return self._write_in_order(request)
         if self._number or not self._write or (statement.alone and not statement.waits):
             return connection.execute_request(request)
         return self._begin(request, alone=statement.alone)
 
-    def _read_until(self, until: float, request: Request) -> Waits[Rows]:
-        """Read, and let the server end the statement at a deadline, also if nobody waits for it."""
-        connection = self._connection
-        milliseconds = str(int(seconds_until(until) * 1000) + 1)
-        limit = connection.request(UNTIL, {"milliseconds": milliseconds})
+    def _read(self, request: Request, *, in_order: bool) -> Waits[Rows]:
+        """Read with settings. The server itself ends the statement at the caller's deadline."""
+        connection, until = self._connection, self._effort.until
+        settings: list[Request] = []
+        if in_order:
+            settings.append(connection.request(IN_ORDER, {}))
+        if until is not None:
+            milliseconds = str(int(seconds_until(until) * 1000) + 1)
+            settings.append(connection.request(UNTIL, {"milliseconds": milliseconds}))
+        if PIPELINES:  # what is sent together is one transaction
+            *_, rows = yield from connection.exchange((*settings, request))
+            return rows
         begin, commit = connection.request(BEGIN, {}), connection.request(COMMIT, {})
-        *_, rows, _ = yield from connection.exchange((begin, limit, request, commit))
+        *_, rows, _ = yield from connection.exchange((begin, *settings, request, commit))
         return rows
+
+    def _write_in_order(self, request: Request) -> Waits[Rows]:
+        """Read along an index in a transaction that writes; the setting ends with it."""
+        setting = self._connection.request(IN_ORDER, {})
+        if self._number:
+            yield from self._connection.execute_request(setting)
+        else:
+            yield from self._begin(setting, alone=False)
+        return (yield from self._connection.execute_request(request))
 
     def _send_ahead(self, statement: Statement, receive: Callable[[Rows], None]) -> Waits[Rows]:
         """Send a statement; `receive` gets its rows when they are read, with those of the next one.
