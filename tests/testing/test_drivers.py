@@ -226,7 +226,7 @@ def _seen(error: NotIdempotent) -> None:
     assert all(each.point.line.file == __file__ for each in found if each.point is not None)
     for each in found:
         (line,) = each.differences
-        assert line.startswith("+ row of payment, once too many: id='#2', order_id=7, amount=5")
+        assert line.startswith("+ row of payment, once too many: id=2, order_id=7, amount=5")
 
 
 # --- declared jobs --------------------------------------------------------------------------------

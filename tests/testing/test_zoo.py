@@ -10,7 +10,7 @@ from tests.testing.zoo import ZOO, Handler, Shop
 ORDER = 7
 SAID = {
     "commit_inside": (
-        "+ row of payment, once too many: id='#2', order_id=7, amount=5",
+        "+ row of payment, once too many: id=2, order_id=7, amount=5",
         "write in run.transaction(), which completes the job",
     ),
     "read_modify_write": (

@@ -13,9 +13,12 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
+from datetime import datetime
 from functools import cached_property
 from inspect import isawaitable, iscoroutinefunction, unwrap
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
 
 from onefold.app.onefold import Tenant
 from onefold.databases.sqlite.database import SqliteDatabase
@@ -23,22 +26,16 @@ from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.jobs.job_function import DeclaredJob, JobCall
 from onefold.model.timestamps import MICROSECOND
 from onefold.testing.check_options import check_options
+from onefold.testing.comparison import Comparison, ScenarioResult, received
 from onefold.testing.deliver import DeliveredJob
 from onefold.testing.drivers import refuse_unseen_connections, traced
 from onefold.testing.jobs import enqueued, refuse_event_loop
 from onefold.testing.points import Crash, Line, RecordedEffect, Trace, TracedStore, current
-from onefold.testing.report import (
-    Comparison,
-    Coverage,
-    Finding,
-    NotIdempotent,
-    ScenarioResult,
-    advice,
-    without_times,
-)
+from onefold.testing.report import Coverage, Finding, NotIdempotent, advice, without_times
 from onefold.testing.requests import RouteRequest
-from onefold.testing.snapshot import SqliteSnapshots, normalized, snapshots
+from onefold.testing.snapshot import SqliteSnapshots, snapshots
 from onefold.testing.subjects import CallSubject, JobSubject, RouteSubject
+from onefold.testing.templates import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
@@ -105,6 +102,9 @@ class IdempotencyCheck:
         self._is_stopped = False
         self._awaited: Future[Any] | None = None
         self._refusal: UsageError | None = None
+        self._began = 0
+        self._keys: set[tuple[str, str, str]] = set()
+        """Generated keys of rows that were there before the handler ran."""
         self.deliveries: int = 0
         self.response: RouteResponse | None = None
         self.onefold: Tenant | None = options.get("onefold")
@@ -219,7 +219,7 @@ class IdempotencyCheck:
 
     def _check(self) -> Coverage:
         started = time.perf_counter()
-        began = self._clock.base()
+        self._began = self._clock.base()
         with ExitStack() as stack:
             stack.callback(self.snapshots.close)
             stack.callback(self._restore, self.snapshots.store())  # without the jobs of the check
@@ -235,17 +235,15 @@ class IdempotencyCheck:
             self.subject.prepare()
             patch_imported()  # what it has imported
             self._start = self.snapshots.store()
-            return self._run(started, began, patch_imported)
+            return self._run(started, patch_imported)
 
-    def _run(self, started: float, began: int, patch_imported: Callable[[], bool]) -> Coverage:
+    def _run(self, started: float, patch_imported: Callable[[], bool]) -> Coverage:
         # It looks at all objects of the process.
         is_sqlite = isinstance(self.snapshots, SqliteSnapshots)
         with refuse_unseen_connections() if is_sqlite else nullcontext():
-            clean = self._scenario([Trace()])
+            clean = self._clean(Trace(), self._remember_keys)
         if patch_imported():
-            clean = self._scenario([Trace()])
-        if (error := self._refusal or clean.error) is not None:
-            raise error
+            clean = self._clean(Trace(), self._remember_keys)
         if clean.response is not None and clean.response.status >= CLIENT_ERROR:
             raise UsageError(
                 f"The route answers the request with status {clean.response.status}:"
@@ -254,9 +252,11 @@ class IdempotencyCheck:
         self._refuse_unknown_columns()
         # The first run may do more: connect, fill caches.
         trace = Trace()
-        compare = Comparison(
-            clean, self._scenario([trace]), lambda text: without_times(text, began, self._clock())
-        )
+        again = self._scenario([trace], self.snapshots.skip_numbers)
+        if again.error is not None:  # a number may be too large for the handler
+            trace = Trace()
+            again = self._clean(trace)
+        compare = Comparison(clean, again, self._keys)
         points = trace.points
         if not points:
             raise UsageError(
@@ -276,6 +276,12 @@ class IdempotencyCheck:
         if findings:
             raise NotIdempotent(findings, coverage)
         return coverage
+
+    def _clean(self, trace: Trace, prepare: Callable[[], None] | None = None) -> ScenarioResult:
+        clean = self._scenario([trace], prepare)
+        if (error := self._refusal or clean.error) is not None:
+            raise error
+        return clean
 
     def _refuse_unknown_columns(self) -> None:
         known = {
@@ -319,6 +325,11 @@ class IdempotencyCheck:
         for recorder, before in zip(self._recorders, self._recorded, strict=True):
             recorder[:] = before
 
+    def _remember_keys(self) -> None:
+        self._keys = {
+            (row.what, name, row.fields[name]) for row in self._rows() for name in row.generated
+        }
+
     def _begin(self) -> None:
         self._restore(self._start)
         if self._given is not None:
@@ -327,9 +338,13 @@ class IdempotencyCheck:
                 self._await(_result_of(made))
         self.response = None
 
-    def _scenario(self, traces: list[Trace]) -> ScenarioResult:
+    def _scenario(
+        self, traces: list[Trace], prepare: Callable[[], None] | None = None
+    ) -> ScenarioResult:
         """Deliver with these traces, and then until the work ends, and what follows it."""
         self._begin()
+        if prepare is not None:
+            prepare()
         return self._until_ended([], traces, follows=self._following)
 
     def _until_ended(
@@ -428,22 +443,66 @@ class IdempotencyCheck:
                 return
 
     def _result(self, effects: list[RecordedEffect], error: BaseException | None) -> ScenarioResult:
-        tables = normalized(self.snapshots.tables(), self._is_ignored)
-        jobs: list[tuple[str, str]] = []
-        if self.onefold is not None:
-            own = self.subject.own_jobs
-            jobs = [
-                (job.kind, bytes(job.payload_json).decode())
-                for job in enqueued(self.onefold)
-                if job.id not in own
-            ]
         for number, (recorder, before) in enumerate(
             zip(self._recorders, self._recorded, strict=True), start=1
         ):
             effects += [
                 RecordedEffect(f"recorder {number}", repr(each)) for each in recorder[len(before) :]
             ]
-        return ScenarioResult(tables, jobs, effects, self.response, error)
+        items = [*self._rows(), *self._jobs()]
+        items += [
+            self._item("effect", each.name, {"name": each.name, "content": each.content})
+            for each in received(effects)
+        ]
+        body = "" if self.response is None else self.response.body.decode("latin-1")
+        sent = self._item("response", "response", {"body": body})
+        return ScenarioResult(items, effects, self.response, sent, error)
+
+    def _rows(self) -> list[Item]:
+        return [
+            self._item(
+                f"row of {table.name}",
+                table.name,
+                {
+                    name: _text(value)
+                    for name, value in zip(table.columns, row, strict=True)
+                    if not self._is_ignored(table.name, name)
+                },
+                tuple(n for n in table.generated if not self._is_ignored(table.name, n)),
+                is_stored=True,
+            )
+            for table in self.snapshots.tables()
+            for row in table.rows
+        ]
+
+    def _jobs(self) -> Iterator[Item]:
+        """The jobs that the handler has enqueued; of its own ones the results and steps."""
+        if self.onefold is None:
+            return
+        for job in enqueued(self.onefold):
+            if job.id not in self.subject.own_jobs:
+                key = "" if job.unique_key is None else f"unique_key={job.unique_key}"
+                payload = bytes(job.payload_json).decode()
+                fields = {"id": job.id, "kind": job.kind, "payload": payload, "key": key}
+                yield self._item("job", job.kind, fields, is_stored=True)
+                continue
+            if isinstance(job.result_json, msgspec.Raw):
+                yield self._item("result", job.kind, {"value": bytes(job.result_json).decode()})
+            for step in self.onefold.deliveries.steps(job.id, results=False):
+                yield self._item("step", step.name, {"name": step.label})
+
+    def _item(
+        self,
+        what: str,
+        group: str,
+        fields: dict[str, str],
+        generated: tuple[str, ...] = (),
+        *,
+        is_stored: bool = False,
+    ) -> Item:
+        now = self._clock()
+        shown = {name: without_times(text, self._began, now) for name, text in fields.items()}
+        return Item(what, group, shown, generated, is_stored)
 
     def _is_ignored(self, table: str, column: str) -> bool:
         return column in self._ignore or f"{table}.{column}" in self._ignore
@@ -492,6 +551,12 @@ def _thread(work: Callable[[Trace], None], trace: Trace) -> threading.Thread:
     thread = threading.Thread(target=copy_context().run, args=(work, trace), daemon=True)
     thread.start()
     return thread
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    return value.hex() if isinstance(value, bytes) else repr(value)
 
 
 def _never_ends() -> UsageError:

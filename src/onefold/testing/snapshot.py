@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,7 +17,7 @@ from onefold.databases.sqlite.database import path_of
 from onefold.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock."""
@@ -35,15 +33,13 @@ _connect: Final = sqlite3.connect
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The rows of a table, and how its columns refer to others."""
+    """The rows of a table."""
 
     name: str
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-    generated: str | None
-    """The key that the database makes."""
-    references: Mapping[str, str]
-    """The columns that have keys of other tables, with the names of these."""
+    generated: tuple[str, ...]
+    """The columns that a sequence of the database fills."""
 
 
 class SqliteSnapshots:
@@ -103,6 +99,17 @@ class SqliteSnapshots:
             # The copy has a new version: all connections would read the same schema again.
             self._target.execute(f"pragma schema_version = {version}")
 
+    def skip_numbers(self) -> None:
+        """Let autoincrement go on elsewhere, for each table at another place."""
+        is_used = "select 1 from sqlite_master where name = 'sqlite_sequence'"
+        if self._target.execute(is_used).fetchone():
+            self._target.execute(
+                "insert into sqlite_sequence (name, seq) select name, 0 from sqlite_master"
+                " where type = 'table' and sql like '%autoincrement%'"
+                " and name not in (select name from sqlite_sequence)"
+            )
+            self._target.execute("update sqlite_sequence set seq = seq + ? + rowid", [_SKIP])
+
     def _version(self) -> int:
         (version,) = self._source.execute("pragma schema_version").fetchone()
         return int(version)
@@ -138,14 +145,12 @@ class SqliteSnapshots:
         execute = self._source.execute
         info = execute(f"pragma table_info({quoted})").fetchall()
         keys = [row for row in info if row[5]]
-        generated = keys[0][1] if len(keys) == 1 and keys[0][2].upper() == "INTEGER" else None
-        references = execute(f"pragma foreign_key_list({quoted})").fetchall()
+        is_generated = len(keys) == 1 and keys[0][2].upper() == "INTEGER"
         return Table(
             name,
             tuple(row[1] for row in info),
             execute(f"select * from {quoted}").fetchall(),  # noqa: S608 - quoted
-            generated,
-            {row[3]: row[2] for row in references},
+            (keys[0][1],) if is_generated else (),
         )
 
 
@@ -158,11 +163,7 @@ order by 1
 _COLUMNS: Final = """
 select
     a.attrelid::regclass::text, a.attname, quote_ident(a.attname), a.attgenerated <> '',
-    a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') ~ '^nextval\\(',
-    (
-        select c.confrelid::regclass::text from pg_constraint as c
-        where c.contype = 'f' and c.conrelid = a.attrelid and c.conkey = array[a.attnum] limit 1
-    )
+    a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') ~ '^nextval\\('
 from pg_attribute as a
 left join pg_attrdef as d on d.adrelid = a.attrelid and d.adnum = a.attnum
 where a.attrelid = any(%s::regclass[]) and a.attnum > 0 and not a.attisdropped
@@ -178,6 +179,20 @@ select array_agg(format('%%I.%%I', schemaname, sequencename)), array_agg(last_va
 from pg_sequences
 where schemaname = any(current_schemas(false)) or schemaname = %s
 """
+_SKIP: Final = 1009
+"""Numbers that a second clean run skips: few, as columns and texts may have room for few digits."""
+_SKIP_NUMBERS: Final = """
+select setval(name, place::bigint)
+from (
+    select
+        format('%%I.%%I', schemaname, sequencename)::regclass as name, min_value, max_value,
+        coalesce(last_value, start_value)::numeric
+        + increment_by * (%s + row_number() over (order by schemaname, sequencename)) as place
+    from pg_sequences
+    where schemaname = any(current_schemas(false))
+) as sequence
+where place between min_value and max_value
+"""
 _SET_SEQUENCES: Final = """
 select setval(name::regclass, coalesce(last, 1), last is not null)
 from unnest(%s::text[], %s::bigint[]) as one (name, last)
@@ -192,7 +207,6 @@ class _Column(NamedTuple):
     quoted: str
     is_computed: bool
     is_generated: bool
-    references: str | None
 
 
 class PostgresSnapshots:
@@ -287,6 +301,10 @@ class PostgresSnapshots:
                 " session_replication_role."
             ) from error
 
+    def skip_numbers(self) -> None:
+        """Let each sequence go on at a place of its own."""
+        self._connection.execute(_SKIP_NUMBERS, [_SKIP])
+
     def tables(self) -> list[Table]:
         """Read all rows."""
         found = [table for table, is_ours in self._tables().items() if not is_ours]
@@ -300,8 +318,7 @@ class PostgresSnapshots:
             name,
             tuple(each.name for each in cursor.description),
             cursor.fetchall(),
-            next((each.name for each in columns if each.is_generated), None),
-            {each.name: each.references for each in columns if each.references},
+            tuple(each.name for each in columns if each.is_generated),
         )
 
 
@@ -312,32 +329,3 @@ Snapshots: TypeAlias = SqliteSnapshots | PostgresSnapshots
 def snapshots(url: str, schema: str) -> Snapshots:
     """The database of a URL. On PostgreSQL: the schemas of its search path, and Onefold's."""
     return SqliteSnapshots(url) if url.startswith("sqlite") else PostgresSnapshots(url, schema)
-
-
-def normalized(
-    tables: Sequence[Table], ignored: Callable[[str, str], bool]
-) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each table as dictionaries, without ignored columns.
-
-    Keys that the database makes become their place in the order of keys, and so do references to
-    them: a transaction that was rolled back leaves a gap in a sequence.
-    """
-    places: dict[str, dict[Any, str]] = {}
-    for table in tables:
-        if table.generated is not None:
-            at = table.columns.index(table.generated)
-            numbers = count(1)
-            keys = sorted(row[at] for row in table.rows)
-            places[table.name] = {key: f"#{next(numbers)}" for key in keys}
-    found: dict[str, list[dict[str, Any]]] = {}
-    for table in tables:
-        rows: list[dict[str, Any]] = []
-        for row in table.rows:
-            values = dict(zip(table.columns, row, strict=True))
-            for column, value in values.items():
-                owner = table.name if column == table.generated else table.references.get(column)
-                if owner in places and value is not None:
-                    values[column] = places[owner].get(value, value)
-            rows.append({name: v for name, v in values.items() if not ignored(table.name, name)})
-        found[table.name] = rows
-    return found

@@ -79,14 +79,14 @@ class JobSubject(Subject):
         if not number:
             self._taken = run
         try:
-            job.call(run, lambda function: self._check.call(function, trace))
+            value = job.call(run, lambda function: self._check.call(function, trace))
         except LeaseLost:
             return False
         except Exception as error:  # noqa: BLE001 - as the worker does
             return self._failed(job, run, error)
         if trace.is_unreported:
             raise Crash
-        job.finish(run)
+        job.finish(run, value)
         return True
 
     def _failed(self, job: DeliveredJob, run: Run, error: Exception) -> bool:
