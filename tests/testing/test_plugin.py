@@ -272,3 +272,34 @@ def test_async_tests_may_use_the_fixtures(
             assert len(await onefold_worker.adrain()) == 1
     """
     run(text.replace("MARKER", marker), "-p", "anyio").result.assert_outcomes(passed=1)
+
+
+CHECKS = """
+    import asyncio
+
+    from onefold.testing import aassert_idempotent, assert_idempotent, effect
+
+
+    def test_a_job(onefold):
+        @onefold.job
+        def charge() -> None:
+            effect("charge")
+
+        assert_idempotent(charge)
+
+
+    def test_an_async_job(onefold):
+        @onefold.job
+        async def charge() -> None:
+            effect("charge")
+
+        asyncio.run(aassert_idempotent(charge))
+"""
+
+
+def test_a_failed_check_shows_its_report_and_not_the_source_of_the_check(run: type[Run]) -> None:
+    found = run(CHECKS)
+
+    found.result.assert_outcomes(failed=2)
+    assert found.text.count("+ effect, once too many: charge") >= 2
+    assert "idempotency.py" not in found.text

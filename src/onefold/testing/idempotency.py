@@ -210,14 +210,14 @@ class IdempotencyCheck:
 
     # --- the scenarios --------------------------------------------------------------------------
 
-    def run(self) -> Coverage:
-        """Run all scenarios, and compare their results."""
+    def run(self) -> Coverage | NotIdempotent:
+        """Run all scenarios, and compare their results. The caller raises an error that it gets."""
         if current.get() is not None:
             raise UsageError("A handler that is checked cannot check another one.")
         with _running:
             return self._check()
 
-    def _check(self) -> Coverage:
+    def _check(self) -> Coverage | NotIdempotent:
         started = time.perf_counter()
         self._began = self._clock.base()
         with ExitStack() as stack:
@@ -237,7 +237,7 @@ class IdempotencyCheck:
             self._start = self.snapshots.store()
             return self._run(started, patch_imported)
 
-    def _run(self, started: float, patch_imported: Callable[[], bool]) -> Coverage:
+    def _run(self, started: float, patch_imported: Callable[[], bool]) -> Coverage | NotIdempotent:
         # It looks at all objects of the process.
         is_sqlite = isinstance(self.snapshots, SqliteSnapshots)
         with refuse_unseen_connections() if is_sqlite else nullcontext():
@@ -273,9 +273,7 @@ class IdempotencyCheck:
         coverage = Coverage(
             len(chosen), self.deliveries, time.perf_counter() - started, len(crashes) - len(chosen)
         )
-        if findings:
-            raise NotIdempotent(findings, coverage)
-        return coverage
+        return NotIdempotent(findings, coverage) if findings else coverage
 
     def _clean(self, trace: Trace, prepare: Callable[[], None] | None = None) -> ScenarioResult:
         clean = self._scenario([trace], prepare)
@@ -594,20 +592,28 @@ def assert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions])
     Raises `NotIdempotent`, whose message is a report. Returns what was tried. Async handlers run in
     an event loop of their own; `aassert_idempotent` runs them in the one of the test.
     """
+    __tracebackhide__ = True  # pytest shows the report only
     refuse_event_loop()
-    return _check(handler, args, options, None).run()
+    outcome = _check(handler, args, options, None).run()
+    if isinstance(outcome, NotIdempotent):
+        raise outcome
+    return outcome
 
 
 async def aassert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions]) -> Coverage:
     """`assert_idempotent`, awaited: async handlers run in this event loop."""
+    __tracebackhide__ = True
     check = _check(handler, args, options, asyncio.get_running_loop())
     work = asyncio.ensure_future(asyncio.to_thread(check.run))
     try:
-        return await asyncio.shield(work)
+        outcome = await asyncio.shield(work)
     except asyncio.CancelledError:
         check.stop()
         await asyncio.wait([work])  # it puts the rows back
         raise
+    if isinstance(outcome, NotIdempotent):
+        raise outcome
+    return outcome
 
 
 def _check(
