@@ -25,6 +25,16 @@ def _request(key: str = "k-1") -> RouteRequest:
     return RouteRequest.json("POST", "/payments", {"order": 7}, idempotency_key=key)
 
 
+def test_headers_of_a_request_are_a_dictionary_or_names() -> None:
+    headers = {"Authorization": "Bearer x", "Content-Type": "application/problem+json"}
+    request = RouteRequest.json("POST", "/x", 1, headers=headers, idempotency_key="k")
+    assert request.headers == {
+        "authorization": "Bearer x",
+        "content-type": "application/problem+json",
+        "idempotency-key": "k",
+    }
+
+
 def _starlette(shop: Shop) -> Starlette:
     keys = in_starlette.Idempotency(shop.onefold)
 

@@ -20,11 +20,19 @@ class RouteRequest(msgspec.Struct, frozen=True):
     body: bytes = b""
 
     @classmethod
-    def json(cls, method: str, path: str, value: object, **headers: str) -> RouteRequest:
+    def json(
+        cls,
+        method: str,
+        path: str,
+        value: object,
+        headers: Mapping[str, str] | None = None,
+        **named: str,
+    ) -> RouteRequest:
         """A request with a JSON body; `idempotency_key="…"` is the header Idempotency-Key."""
-        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        given = {**(headers or {}), **{name.replace("_", "-"): v for name, v in named.items()}}
+        lower = {name.lower(): text for name, text in given.items()}
         body = msgspec.json.encode(value)
-        return cls(method, path, {"content-type": "application/json", **named}, body)
+        return cls(method, path, {"content-type": "application/json", **lower}, body)
 
 
 class RouteResponse(msgspec.Struct, frozen=True):
