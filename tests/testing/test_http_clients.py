@@ -7,15 +7,15 @@ import urllib.request
 from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
+from unittest import mock
 
 import aiohttp
 import httpx
 import pytest
 import requests
 
-from onefold import Run
-from onefold.testing import NotIdempotent, assert_idempotent
-from tests.effects.deliveries import in_colour
+from onefold import Run, UsageError
+from onefold.testing import NotIdempotent, aassert_idempotent, assert_idempotent
 from tests.fixtures.proof import proved
 from tests.testing.zoo import Shop
 
@@ -168,3 +168,35 @@ def test_a_request_that_was_rejected_has_reached_its_receiver(shop: Shop) -> Non
     with pytest.raises(NotIdempotent) as caught:
         assert_idempotent(bad)
     assert "PATCH" in str(caught.value)
+
+
+def _class() -> Any:
+    return mock.patch("httpx.AsyncClient")
+
+
+def _method() -> Any:
+    return mock.patch.object(httpx.AsyncClient, "post")
+
+
+@pytest.mark.parametrize("double", [_class, _method])
+def test_a_mocked_client_of_httpx_is_refused(shop: Shop, double: Callable[[], Any]) -> None:
+    @shop.onefold.job
+    async def handler() -> None:
+        async with httpx.AsyncClient(verify=CONTEXT) as client:
+            await client.post(f"{shop.bank}/charges")
+
+    said = r"httpx\.AsyncClient is a test double.*MockTransport.*respx.*effect"
+    with double(), pytest.raises(UsageError, match=said):
+        assert_idempotent(handler)
+
+
+def test_the_requests_of_a_mocked_transport_are_seen(shop: Shop) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200))
+
+    @shop.onefold.job
+    async def bad() -> None:
+        async with httpx.AsyncClient(transport=transport) as client:
+            await client.post("https://bank.example/charges", content=BODY)
+
+    with pytest.raises(NotIdempotent, match=r"POST https://bank\.example/charges five"):
+        assert_idempotent(bad)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
 
+from onefold.errors import UsageError
 from onefold.testing.points import (
     Crash,
     Passage,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from onefold.testing.points import Line, Patch, Trace
 
 _LOST: Final = "the connection was lost before the answer came"
+_METHODS: Final = ("send", "request", "get", "post", "put", "patch", "delete")
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -92,8 +94,21 @@ def _httpx(module: Any, patch: Patch) -> None:
         lost = partial(module.ReadError, _LOST, request=request)
         return _OutgoingCall(request.method, request.url, content, request.headers, lost)
 
-    patch(module.Client, "send", reported(passage))
-    patch(module.AsyncClient, "send", reported(passage))
+    for client in ("Client", "AsyncClient"):
+        _refuse_double(module, client)
+        patch(getattr(module, client), "send", reported(passage))
+
+
+def _refuse_double(module: Any, client: str) -> None:
+    """Raise an error if a test has replaced a client of httpx: its requests would not be seen."""
+    replaced = getattr(module, client)
+    if all(isfunction(getattr(replaced, method, None)) for method in _METHODS):
+        return
+    raise UsageError(
+        f"httpx.{client} is a test double, so the check does not see its requests. Keep the client"
+        f" and replace its transport: httpx.{client}(transport=httpx.MockTransport(…)), or respx."
+        " Or replace the function of yours that sends, by a double that declares effect(…)."
+    )
 
 
 def _requests(module: Any, patch: Patch) -> None:
