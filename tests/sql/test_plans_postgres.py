@@ -34,7 +34,6 @@ from tests.fixtures.backlog import (
     watched,
 )
 
-
 SMALL = Backlog()
 # With fewer finished jobs, to read the whole table is the right plan.
 BIG = Backlog(finished=1_000_000, scheduled=200_000, claims=100_000, attempts=100_000)

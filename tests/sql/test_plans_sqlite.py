@@ -25,7 +25,6 @@ from tests.fixtures.backlog import (
 )
 from tests.fixtures.proof import repetitions
 
-
 SQL = Sql("sqlite")
 SMALL = Backlog()
 MANY = repetitions(50_000, soak=1_000_000)

@@ -15,7 +15,8 @@ import pytest
 import requests
 
 from onefold import Run, UsageError
-from onefold.testing import NotIdempotent, aassert_idempotent, assert_idempotent
+from onefold.testing import NotIdempotent, assert_idempotent
+from tests.effects.deliveries import in_colour
 from tests.fixtures.proof import proved
 from tests.testing.zoo import Shop
 

@@ -10,6 +10,7 @@ from onefold.operations.migrations import (
     pending,
     read_identity,
     script,
+    write_identity,
 )
 from onefold.operations.statement import Dialect
 
