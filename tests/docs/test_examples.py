@@ -110,8 +110,8 @@ def test_the_examples_of_a_page_run(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delenv("ONEFOLD_DATABASE", raising=False)
     # No example is about a locked file, and a slow disk may take seconds for a commit.
-    defaults = Onefold.__init__.__kwdefaults__ | {"busy_timeout": LOCK}
-    monkeypatch.setattr(Onefold.__init__, "__kwdefaults__", defaults)
+    assert Onefold.__init__.__kwdefaults__ is not None
+    monkeypatch.setitem(Onefold.__init__.__kwdefaults__, "busy_timeout", LOCK)
     for module in write_files(page, tmp_path):
         sys.modules.pop(module, None)
     document = Document.parse(str(page), *PARSERS)
