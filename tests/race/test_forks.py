@@ -245,3 +245,64 @@ def test_a_handler_may_fork_outside_of_a_transaction(place: Place) -> None:
             ("of the child", "ready"),
             ("plain", "completed"),
         ]
+
+
+INTERRUPTED = """
+    import os, signal, sqlite3, sys
+    from datetime import UTC, datetime
+    from onefold import Onefold, UsageError
+
+    path, moment = sys.argv[1:]
+    parent, children = os.getpid(), []
+    locker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    inside = []
+
+    def fork(*_):
+        if moment == "waiting":
+            # Not before the fork: a child must not inherit a connection that is open.
+            locker.close()
+        child = os.fork()
+        if child == 0 and moment == "writing":
+            os.read(goes_on, 1)
+        elif child:
+            children.append(child)
+
+    def clock():
+        if inside:
+            inside.clear()
+            signal.raise_signal(signal.SIGALRM)
+        return datetime.now(UTC)
+
+    signal.signal(signal.SIGALRM, fork)
+    onefold = Onefold(f"sqlite:///{path}", clock=clock)
+    onefold.enqueue("kept")
+    goes_on, go = os.pipe()
+    if moment == "writing":
+        inside.append(True)
+    else:
+        locker.execute("begin immediate")
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        onefold.enqueue("kept")
+    except UsageError:
+        os._exit(7 * (os.getpid() != parent))
+    assert os.getpid() == parent
+    for _ in range(20):
+        onefold.enqueue("kept")
+    os.write(go, b"x")
+    print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+    onefold.enqueue("kept")
+    onefold.close()
+"""
+
+
+@pytest.mark.parametrize("moment", ["writing", "waiting"])
+def test_a_child_of_a_signal_handler_does_not_make_the_call_of_its_parent(
+    moment: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.db"
+
+    assert run(INTERRUPTED, path, moment) == ["7"]
+
+    with Onefold(f"sqlite:///{path}") as onefold:
+        assert len(onefold.find()) == 23

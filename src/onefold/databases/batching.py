@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -40,6 +41,7 @@ from onefold.errors import (
     SchemaOutdated,
     SchemaTooNew,
     ShardsDiffer,
+    UsageError,
 )
 from onefold.operations.statement import Operation, Sql, run, run_async
 
@@ -339,11 +341,18 @@ class ThreadQueue(ABC):
         return answer
 
     def _run_queued(self, entry: ThreadEntry) -> Any:
+        process = os.getpid()
         try:
             self.put(entry)
             if not entry.gate.wait(SLOW_AFTER):
                 self._start_thread(late=True)
-                entry.gate.wait()
+                while not entry.gate.wait(IDLE):
+                    if process != os.getpid():
+                        raise UsageError(  # noqa: TRY301 - the entry is abandoned
+                            "A signal handler has forked this process while this call waited. The"
+                            " parent makes the call. A child that is forked by a signal handler"
+                            " must end inside of the handler."
+                        )
         except BaseException:
             entry.abandoned = True
             raise

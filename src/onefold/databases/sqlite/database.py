@@ -280,7 +280,8 @@ class SqliteDatabase:
             raise WouldDeadlock
 
     def translated(self, error: sqlite3.Error) -> Exception:
-        """SQLite's error as ours."""
+        """SQLite's error as ours. An interrupted write of the parent fails in a forked child."""
+        forks.refuse_inherited(self.path)
         return translated(error, self.label, self.busy)
 
     def identity(self) -> Identity:
@@ -477,6 +478,10 @@ class _State:
             notifier.close_idle()
         for shelf in (self.readers, self.key_readers, self.shelf, self.async_shelf):
             shelf.clear()
+
+    def disown(self) -> None:
+        """See `Forked`."""
+        self.writer.disown()
 
     def close(self) -> None:
         self.writer.close()

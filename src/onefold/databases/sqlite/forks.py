@@ -47,6 +47,9 @@ class Forked(Protocol):
     def close_idle(self) -> None:
         """Close the other connections that are not in use. All are opened again on demand."""
 
+    def disown(self) -> None:
+        """In the child: let no statement of a write that a signal handler interrupted pass."""
+
 
 class Forks:
     """The forks of this process. As a context manager, it marks a short use of a connection."""
@@ -139,6 +142,8 @@ class Forks:
     def after_in_child(self) -> None:
         """Begin without connections."""
         self._lock = threading.RLock()
+        for member in list(self._members):
+            member.disown()
         self._members.clear()
         self._under_way.clear()
         self._users.clear()

@@ -136,6 +136,11 @@ class SqliteWriter(ThreadQueue):
             self._close_connection()
         return self._in_transaction.release
 
+    def disown(self) -> None:
+        """See `Forked`. SQLite asks for each statement, those that are prepared included."""
+        if self._connection is not None and get_ident() in self._running:
+            self._connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+
     def _close_connection(self) -> None:
         if self._connection is not None:
             self._connection.close()
