@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -64,6 +65,13 @@ async def test_a_worker_that_does_not_listen_looks_often_after_it_has_found_jobs
     def looks() -> int:
         return sum(LOOK in data for data in proxy.sent)
 
+    def is_completed(job_id: str) -> bool:
+        return state_of(onefold, job_id) == "completed"
+
+    def has_looked(before: int) -> bool:
+        # The first look follows each take.
+        return looks() > before + 2
+
     async with Onefold(
         proxy.url, schema=migrated, notify=False, prepared_statements=False
     ) as onefold:
@@ -74,7 +82,5 @@ async def test_a_worker_that_does_not_listen_looks_often_after_it_has_found_jobs
         async with onefold.worker(poll=NEVER, chores=False):
             for _ in range(2):
                 job = await work.aenqueue()
-                await reached(lambda job=job: state_of(onefold, job.id) == "completed")
-                before = looks()
-                # The first one follows each take.
-                await reached(lambda before=before: looks() > before + 2)
+                await reached(partial(is_completed, job.id))
+                await reached(partial(has_looked, looks()))

@@ -9,10 +9,10 @@ import pytest
 from onefold import Onefold
 from tests.faults.callers import run
 from tests.fixtures.place import Place
-from tests.fixtures.proof import PROOF, SEED, repetitions
+from tests.fixtures.proof import SEED, proved, repetitions
 from tests.race.forking import Stage
 
-ORDERS = repetitions(12 if PROOF == "test" else 200, soak=2000)
+ORDERS = [*range(12), *proved(*range(12, repetitions(200, soak=2000)))]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ class History:
         self.open.discard(name)
 
 
-@pytest.mark.parametrize("order", range(ORDERS))
+@pytest.mark.parametrize("order", ORDERS)
 def test_no_order_of_forks_and_deaths_loses_a_job(stage: Stage, order: int) -> None:
     History(stage, f"{SEED} {order}").run(reads=order % 2 == 1)
 
