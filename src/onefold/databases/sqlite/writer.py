@@ -139,7 +139,7 @@ class SqliteWriter(ThreadQueue):
     def disown(self) -> None:
         """See `Forked`. SQLite asks for each statement, those that are prepared included."""
         if self._connection is not None and get_ident() in self._running:
-            self._connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+            self._connection.set_authorizer(_deny)
 
     def _close_connection(self) -> None:
         if self._connection is not None:
@@ -282,6 +282,10 @@ class SqliteWriter(ThreadQueue):
         if connection is not None and connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
+
+
+def _deny(*_: object) -> int:
+    return sqlite3.SQLITE_DENY
 
 
 def _stored(entry: Entry) -> None:
