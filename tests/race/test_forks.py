@@ -51,7 +51,9 @@ class History:
         self.stage = stage
         self.draw = random.Random(seed)
         self.open: set[str] = set()
-        """Processes with a connection of the application's own."""
+        """Processes with a connection of the application's own, made there or inherited."""
+        self.stuck: set[str] = set()
+        """Processes with one that they cannot close: it is a thread's, of the parent perhaps."""
         self.refused: set[str] = set()
         """Children that have inherited such a connection to a SQLite file."""
         self.forks = 0
@@ -79,17 +81,19 @@ class History:
         self.forks += 1
         child = f"child {self.forks} of {name}"
         self.stage.fork(name, child, in_thread=self.draw.random() < 0.3)
-        if name in self.open | self.refused and not self.stage.place.on_postgres:
-            self.refused.add(child)
+        for kind in (self.open, self.stuck):
+            if name in kind and not self.stage.place.on_postgres:
+                kind.add(child)
+                self.refused.add(child)
         self.write(child)
 
     def fork_in_transaction(self, name: str) -> None:
         if name in self.refused:
             return
         self.stage.tell(name, "begin_write", f"transaction {self.forks}")
-        known, self.open = self.open, self.open | {name}
+        self.stuck.add(name)
         self.fork(name)
-        self.open = known
+        self.stuck.remove(name)
         self.draw.choice([self.rest, self.kill])(name)
 
     def rest(self, name: str) -> None:
