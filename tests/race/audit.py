@@ -55,7 +55,7 @@ def _holding(place: Place, connection: Any) -> str:
             f"select attname from pg_attribute where attrelid = '{place.table('job')}'::regclass"
         )
     else:
-        query = "select sql from sqlite_master where type = 'index' and sql like '%unique_key%'"
+        query = "select sql from sqlite_master where name = 'onefold_job_unique'"
         columns = "select name from pragma_table_info('onefold_job')"
     ((definition,),) = connection.execute(query).fetchall()
     names = "|".join(name for (name,) in connection.execute(columns).fetchall())

@@ -48,14 +48,14 @@ from onefold.operations.statement import Operation, Sql, run, run_async
 if TYPE_CHECKING:
     from onefold.databases import Build
 
+FORKED: Final = "Forked by a signal handler while this call waited: the parent makes it. End there."
 V = TypeVar("V")
 T = TypeVar("T")
 
 LARGEST_BATCH: Final = 1_000
 AT_ONCE: Final = 2
 """Transactions of one group: while one waits for the disk, the next is sent."""
-QUEUED_CALLS_MAX: Final = 8
-"""So many queued calls do not wait for the transaction under way."""
+QUEUED_CALLS_MAX: Final = 8  # So many do not wait for the transaction under way.
 SLOW_AFTER: Final = 0.1
 """Seconds after which a transaction is not waited for: its connection may hang."""
 IDLE: Final = 1.0
@@ -348,11 +348,7 @@ class ThreadQueue(ABC):
                 self._start_thread(late=True)
                 while not entry.gate.wait(IDLE):
                     if process != os.getpid():
-                        raise UsageError(  # noqa: TRY301 - the entry is abandoned
-                            "A signal handler has forked this process while this call waited. The"
-                            " parent makes the call. A child that is forked by a signal handler"
-                            " must end inside of the handler."
-                        )
+                        raise UsageError(FORKED)  # noqa: TRY301 - the entry is abandoned
         except BaseException:
             entry.abandoned = True
             raise

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Final, Protocol
 
 
-class Deadline(Protocol):
+class CallDeadline(Protocol):
     """The deadline of a task and its threads."""
 
     at: float
@@ -22,7 +22,7 @@ class Deadline(Protocol):
         ...
 
 
-deadline_of_caller: Final[ContextVar[Deadline | None]] = ContextVar("deadline", default=None)
+deadline_of_caller: Final[ContextVar[CallDeadline | None]] = ContextVar("deadline", default=None)
 
 
 def reading_until() -> float | None:

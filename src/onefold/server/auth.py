@@ -202,7 +202,7 @@ def check_local(
     Without a key, a request is only accepted because it comes from this machine. But a browser on
     this machine runs pages of other sites, and a proxy on this machine forwards requests of other
     machines. `client` is the address of the peer, if there is one. `version` is that of HTTP: only
-    old clients still send 1.0, and nginx, which adds no header unless it is told to.
+    old clients still send 1.0, and nginx, which adds no header by default.
     """
     if client is not None and not is_loopback(client[0]):
         raise _not_local(f"from the address {client[0]!r}")

@@ -11,9 +11,9 @@
 pytest. The contract suite of Onefold is a distribution of its own, `onefold-contract`.
 """
 
+from onefold.testing.assertions import aassert_idempotent, assert_idempotent
 from onefold.testing.clock import Clock
 from onefold.testing.deliver import DeliveryResults, adeliver, deliver
-from onefold.testing.idempotency import aassert_idempotent, assert_idempotent
 from onefold.testing.jobs import (
     JobRunner,
     aassert_enqueued,

@@ -10,7 +10,7 @@ import msgspec
 
 from onefold.testing.points import RecordedEffect
 from onefold.testing.requests import RouteResponse
-from onefold.testing.templates import VOLATILE, Generated, Item, Template, templates
+from onefold.testing.templates import VOLATILE, ComparedItem, Generated, Template, templates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -23,10 +23,10 @@ MOST_BYTES: Final = 100
 class ScenarioResult(msgspec.Struct):
     """What a scenario has left behind."""
 
-    items: list[Item]
+    items: list[ComparedItem]
     effects: list[RecordedEffect]
     response: RouteResponse | None
-    body: Item
+    body: ComparedItem
     """Of the response."""
     error: BaseException | None
     """What the last delivery raised, if the work did not end."""
@@ -51,7 +51,7 @@ class _Match(msgspec.Struct):
 
     found: dict[Generated, str]
     missing: list[Template]
-    extra: list[Item]
+    extra: list[ComparedItem]
 
     @property
     def differences(self) -> int:
@@ -97,9 +97,9 @@ class Comparison:
             match = min(match, self._matched(other, result.items), key=lambda m: m.differences)
         return (*self._response(result, match), *self._lines(result, match))
 
-    def _matched(self, order: Sequence[Template], items: Iterable[Item]) -> _Match:
+    def _matched(self, order: Sequence[Template], items: Iterable[ComparedItem]) -> _Match:
         """Find the item of each template, and then those of templates that name the same values."""
-        rest: dict[str, list[Item]] = defaultdict(list)
+        rest: dict[str, list[ComparedItem]] = defaultdict(list)
         for item in items:
             rest[item.what].append(item)
         match = _Match({}, [], [])
@@ -150,7 +150,7 @@ class Comparison:
 
 
 def _changed(
-    what: str, missing: list[Template], extra: list[Item], found: dict[Generated, str]
+    what: str, missing: list[Template], extra: list[ComparedItem], found: dict[Generated, str]
 ) -> Iterator[str]:
     """Take the pairs that are one row, changed; one line for each."""
     for template in tuple(missing):

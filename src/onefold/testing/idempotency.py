@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -25,23 +24,21 @@ from onefold.databases.sqlite.database import SqliteDatabase
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.jobs.job_function import DeclaredJob, JobCall
 from onefold.model.timestamps import MICROSECOND
-from onefold.testing.check_options import check_options
 from onefold.testing.comparison import Comparison, ScenarioResult, received
 from onefold.testing.deliver import DeliveredJob
 from onefold.testing.drivers import refuse_unseen_connections, traced
-from onefold.testing.jobs import enqueued, refuse_event_loop
+from onefold.testing.jobs import enqueued
 from onefold.testing.points import Crash, Line, RecordedEffect, Trace, TracedStore, current
 from onefold.testing.report import Coverage, Finding, NotIdempotent, advice, without_times
 from onefold.testing.requests import RouteRequest
 from onefold.testing.snapshot import SqliteSnapshots, snapshots
 from onefold.testing.subjects import CallSubject, JobSubject, RouteSubject
-from onefold.testing.templates import Item
+from onefold.testing.templates import ComparedItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from datetime import timedelta
-    from typing import Unpack
 
     from onefold.databases import Database
     from onefold.testing.check_options import CheckOptions
@@ -456,7 +453,7 @@ class IdempotencyCheck:
         sent = self._item("response", "response", {"body": body})
         return ScenarioResult(items, effects, self.response, sent, error)
 
-    def _rows(self) -> list[Item]:
+    def _rows(self) -> list[ComparedItem]:
         return [
             self._item(
                 f"row of {table.name}",
@@ -473,7 +470,7 @@ class IdempotencyCheck:
             for row in table.rows
         ]
 
-    def _jobs(self) -> Iterator[Item]:
+    def _jobs(self) -> Iterator[ComparedItem]:
         """The jobs that the handler has enqueued; of its own ones the results and steps."""
         if self.onefold is None:
             return
@@ -497,10 +494,10 @@ class IdempotencyCheck:
         generated: tuple[str, ...] = (),
         *,
         is_stored: bool = False,
-    ) -> Item:
+    ) -> ComparedItem:
         now = self._clock()
         shown = {name: without_times(text, self._began, now) for name, text in fields.items()}
-        return Item(what, group, shown, generated, is_stored)
+        return ComparedItem(what, group, shown, generated, is_stored)
 
     def _is_ignored(self, table: str, column: str) -> bool:
         return column in self._ignore or f"{table}.{column}" in self._ignore
@@ -578,54 +575,6 @@ def _pause_points(points: Sequence[Point]) -> list[int]:
     """
     steps = [n for n, point in enumerate(points) if point.kind != "effect"]
     return [n for n in steps if points[n].when == "before" or n == steps[-1]]
-
-
-# --- the call -----------------------------------------------------------------------------------
-
-
-def assert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions]) -> Coverage:
-    """Prove that work may be delivered twice, also by processes that die: see the guide.
-
-    `handler` is a declared job with its arguments (or with `job.call(…)`), an ASGI or WSGI
-    application with a `RouteRequest`, or a function whose first parameter is a connection.
-
-    Raises `NotIdempotent`, whose message is a report. Returns what was tried. Async handlers run in
-    an event loop of their own; `aassert_idempotent` runs them in the one of the test.
-    """
-    __tracebackhide__ = True  # pytest shows the report only
-    refuse_event_loop()
-    outcome = _check(handler, args, options, None).run()
-    if isinstance(outcome, NotIdempotent):
-        raise outcome
-    return outcome
-
-
-async def aassert_idempotent(handler: Any, *args: Any, **options: Unpack[CheckOptions]) -> Coverage:
-    """`assert_idempotent`, awaited: async handlers run in this event loop."""
-    __tracebackhide__ = True
-    check = _check(handler, args, options, asyncio.get_running_loop())
-    work = asyncio.ensure_future(asyncio.to_thread(check.run))
-    try:
-        outcome = await asyncio.shield(work)
-    except asyncio.CancelledError:
-        check.stop()
-        await asyncio.wait([work])  # it puts the rows back
-        raise
-    if isinstance(outcome, NotIdempotent):
-        raise outcome
-    return outcome
-
-
-def _check(
-    handler: Any,
-    args: tuple[Any, ...],
-    options: CheckOptions,
-    loop: asyncio.AbstractEventLoop | None,
-) -> IdempotencyCheck:
-    check_options(options)
-    frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    caller = Line(frame.f_code.co_filename, frame.f_lineno)
-    return IdempotencyCheck(handler, args, options, loop, caller)
 
 
 def _home(handler: Any, caller: Line) -> Line:

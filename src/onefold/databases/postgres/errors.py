@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from urllib.parse import quote
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConflict
+from onefold.errors import DatabaseBusy, DatabaseUnavailable, InvalidInput, SerializationConflict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,3 +161,35 @@ def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseExce
             label, f"the server cannot be reached ({reason}). Is it running, and is the URL right?"
         )
     return error
+
+
+SECRETS: Final = (
+    "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
+)  # fmt: skip
+"""The parameters of libpq that are secrets."""
+_USER: Final = re.compile(r"\w+://[^@/]*@?")
+"""The user and the password for libpq, if it ends with an @."""
+
+
+def without_password(url: str) -> str:
+    """The URL without secrets. A command with it must work if the password is given elsewhere."""
+    # libpq would read the rest of such a password as a host or a name, and it would be shown.
+    if "@" in _USER.sub("", url, count=1).partition("?")[0]:
+        raise InvalidInput(
+            "url", "has an @ too many: a user or a password has %40 for @, %2F for / and %25 for %"
+        )
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # The original message may quote the password.
+        raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
+    for secret in SECRETS:
+        parts.pop(secret, None)
+    shown = {name: quote(str(value), safe="") for name, value in parts.items()}
+    user = f"{shown.pop('user')}@" if "user" in shown else ""
+    path = f"/{shown.pop('dbname', '')}"
+    # A folder of sockets, or several hosts, cannot be written before the path.
+    host = shown.pop("host") if re.fullmatch(r"[\w.-]+", shown.get("host", "")) else ""
+    port = f":{shown.pop('port')}" if host and shown.get("port", "").isdigit() else ""
+    rest = "&".join(f"{name}={value}" for name, value in shown.items())
+    return f"postgresql://{user}{host}{port}{path}{'?' if rest else ''}{rest}"
