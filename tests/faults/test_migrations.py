@@ -19,6 +19,7 @@ from onefold.operations.statement import Dialect
 from tests.faults.callers import Caller, MakeCaller
 from tests.faults.servers import PATIENCE, until
 from tests.faults.together import at_once
+from tests.fixtures.place import Place
 
 PROCESSES = 6
 
@@ -190,6 +191,21 @@ class TestTooNew:
                 connection.execute("begin")
                 with pytest.raises(SchemaTooNew):
                     onefold.within(connection).enqueue("mail")
+
+
+class TestFresh:
+    def test_our_tables_are_made_anew_and_others_are_kept(self, place: Place) -> None:
+        with place.open() as onefold, place.connection() as connection:
+            onefold.enqueue("mail", unique_key="k")
+            connection.execute(f"create table {place.effects} (note text)")
+            connection.execute(f"insert into {place.effects} values ('kept')")
+
+            applied = onefold.context.database.migrate(fresh=True)
+
+            assert [migration.number for migration in applied] == [1]
+            assert place.rows("select * from {job}") == []
+            assert place.rows(f"select * from {place.effects}") == [("kept",)]
+            assert onefold.enqueue("mail", unique_key="k").inserted
 
 
 class TestInUse:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from onefold.errors import InvalidInput
 from onefold.model.delivery import encode_error
 from onefold.model.json_text import dumped, from_json, to_json
 from onefold.model.limit import Limit
@@ -35,6 +36,11 @@ def test_an_error_without_a_traceback_is_stored_all_the_same(
 def test_a_set_whose_elements_cannot_be_compared_is_written_somehow() -> None:
     written = to_json({"inside": {1, "a"}}, "payload", sorts=True)
     assert sorted(map(str, written["inside"])) == ["1", "a"]
+
+
+def test_a_value_with_keys_that_json_does_not_have_names_its_field() -> None:
+    with pytest.raises(InvalidInput, match="result cannot be written as JSON"):
+        to_json({(1, 2): "a"}, "result")
 
 
 class Model:
