@@ -55,11 +55,15 @@ async def test_what_another_process_does_is_counted(
     await api.queue()
     async with Stream(api, "event=queue.counted") as stream:
         await listening(api, stream)
-        await store.open(clock=clock).aenqueue("payments", queue="payments")
+        event, other = asyncio.ensure_future(stream.event()), store.open(clock=clock)
+        # The first count is no event, and may come after the first job.
+        while not event.done():
+            await other.aenqueue("payments", queue="payments")
+            await asyncio.wait([event], timeout=1)
+        told = await event
 
-        told = await stream.event()
-
-    assert (told.name, told.data["queue"], told.data["ready"]) == ("queue.counted", "payments", 1)
+    assert (told.name, told.data["queue"]) == ("queue.counted", "payments")
+    assert told.data["ready"] >= 1
 
 
 async def test_an_event_that_nobody_knows_is_refused(api: Api) -> None:
