@@ -48,7 +48,7 @@ from onefold.operations.statement import Operation, Sql, run, run_async
 if TYPE_CHECKING:
     from onefold.databases import Build
 
-FORKED: Final = "Forked by a signal handler while this call waited: the parent makes it. End there."
+FORKED: Final = "A signal handler forked during this call. The parent makes it: end the child."
 V = TypeVar("V")
 T = TypeVar("T")
 
