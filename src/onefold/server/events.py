@@ -147,7 +147,7 @@ MOST: Final = 1000
 
 End: TypeAlias = Literal["slow", "stopping"]
 Send: TypeAlias = Callable[[EventMessage], None]
-Watch: TypeAlias = Callable[[Send], Coroutine[Any, Any, None]]
+Watch: TypeAlias = Callable[[Send, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class Subscription:
@@ -165,6 +165,8 @@ class Subscription:
         """The id that the client wants to continue after, if it is not known any more."""
         self.at: str | None = None
         """The id after which it listens; None if it continues after an id of the client."""
+        self.watched = asyncio.Event()
+        """Set once the watch has looked: what changes from now on is sent."""
 
     def put(self, message: EventMessage) -> None:
         """Add an event, if it is wanted; a full buffer ends the subscription."""
@@ -207,6 +209,7 @@ class Channel:
         self._memory: deque[EventMessage] = deque(maxlen=remembered)
         self.listeners: set[Subscription] = set()
         self.watching: asyncio.Task[None] | None = None
+        self.watched = asyncio.Event()
         self.forgetting: asyncio.TimerHandle | None = None
 
     def send(self, message: EventMessage) -> None:
@@ -224,11 +227,11 @@ class Channel:
         """The id of the last event; before the first event, an id that precedes it."""
         return f"{self._name}-{self._count}"
 
-    def rest(self) -> None:
-        """Stop the watch."""
+    def close(self) -> None:
+        """Stop the watch; nobody waits for it any more."""
+        self.watched.set()
         if self.watching is not None:
             self.watching.cancel()
-            self.watching = None
 
     def since(self, last: str) -> list[EventMessage] | None:
         """The events after an id; None if that is unknown."""
@@ -290,12 +293,13 @@ class Feed:
         """Subscribe to a tenant's events from now on, or to those after the id `after`.
 
         Call `leave` at the end. If `after` is not known, it is in `missed`. One `watch` per tenant
-        runs while there are listeners, and sends its own events.
+        runs as long as its events are kept, and sends its own events.
         """
         channel = self._opened(tenant)
         if watch is not None and channel.watching is None:
-            channel.watching = asyncio.create_task(watch(channel.send))
+            channel.watching = asyncio.create_task(watch(channel.send, channel.watched))
         subscription = Subscription(wants, size=max(self._buffer, self._remembered))
+        subscription.watched = channel.watched
         seen = None if after is None else channel.since(after)
         if seen is None:
             subscription.missed, subscription.at = after, channel.newest
@@ -312,7 +316,6 @@ class Feed:
         channel.listeners.discard(subscription)
         if channel.listeners:
             return
-        channel.rest()
         if channel.forgetting is None:
             loop = asyncio.get_running_loop()
             channel.forgetting = loop.call_later(self._linger, self._forget, tenant, channel)
@@ -324,7 +327,7 @@ class Feed:
         """
         self._hooks.remove(self._hear)
         for channel in self._channels.values():
-            channel.rest()
+            channel.close()
             if channel.forgetting is not None:
                 channel.forgetting.cancel()
             for listener in channel.listeners:
@@ -343,6 +346,7 @@ class Feed:
         return channel
 
     def _forget(self, tenant: str, channel: Channel) -> None:
+        channel.close()
         if self._channels.get(tenant) is channel:
             del self._channels[tenant]
         if not self._channels:
@@ -374,7 +378,7 @@ SHARE: Final = 0.05
 log: logging.Logger = logging.getLogger("onefold.server")
 
 
-async def watch_queues(calls: Tenant, send: Send) -> None:
+async def watch_queues(calls: Tenant, send: Send, watched: asyncio.Event) -> None:
     """Send an event for each queue that has changed since the last poll, until cancelled."""
     seen: dict[str, dict[str, Any]] | None = None
     while True:
@@ -391,6 +395,8 @@ async def watch_queues(calls: Tenant, send: Send) -> None:
                 if seen is not None and seen.get(name) != said:
                     send(_message(COUNTED, calls.context.tenant, name, said))
             seen = found
+        finally:
+            watched.set()
         await asyncio.sleep(max(EVERY, (time.monotonic() - started) / SHARE))
 
 

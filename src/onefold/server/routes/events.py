@@ -139,6 +139,7 @@ async def _pieces(
         subscription.finish("stopping")
     try:
         yield b""
+        await subscription.watched.wait()
         yield _greeting(subscription)
         while True:
             taken = await subscription.take(HEARTBEAT)
@@ -167,7 +168,7 @@ async def _refusal(counts: Callable[[], Awaitable[bool]]) -> Farewell | None:
 
 
 def _greeting(subscription: Subscription) -> bytes:
-    """The first bytes, sent at once: the client sees that it listens, and which events are lost.
+    """The first bytes: the client sees that it listens from now on, and which events are lost.
 
     It has an id, so that a client that is cut off before the first event misses none.
     """
