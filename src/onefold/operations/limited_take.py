@@ -145,9 +145,8 @@ def _room(sql: Sql, control: Control) -> Operation[Room]:
     if left and control.concurrency is not None:
         free = control.concurrency
         for shard in range(sql.shards):
-            if free:
-                rows = yield sql("count_running", shard=shard, queue=control.queue, most=free)
-                free -= rows[0][0]
+            rows = yield sql("count_running", shard=shard, queue=control.queue, most=free)
+            free -= rows[0][0]
         left = min(left, free)
     if control.rate is not None and left:
         rates = yield from _rates(sql, control, control.rate, [""])
