@@ -17,6 +17,23 @@ from tests.fixtures.place import Place, make_too_new
 
 Start: TypeAlias = Callable[..., Process]
 
+INTERRUPTED = """
+import signal
+import threading
+
+
+class Interrupted(logging.Handler):
+    writing = threading.Lock()
+
+    def emit(self, record):
+        with self.writing:
+            if "stopping" in record.getMessage():
+                os.kill(os.getpid(), signal.SIGINT)
+
+
+logging.getLogger("onefold.worker").addHandler(Interrupted())
+"""
+
 
 @pytest.fixture
 def start(tmp_path: Path, place: Place) -> Iterator[Start]:
@@ -184,6 +201,19 @@ def test_a_second_signal_ends_it_now(start: Start, place: Place, number: signal.
     assert worker.end() == 128 + number
     assert "ending now" in worker.hear_all()
     assert state(place, job_id) == "running"
+
+
+def test_a_second_signal_may_interrupt_the_log(start: Start, place: Place, tmp_path: Path) -> None:
+    with (tmp_path / "shop.py").open("a") as app:
+        app.write(INTERRUPTED)
+    enqueue(place, "wait_for", path="never")
+    worker = start("shop:onefold")
+    worker.wait_for("waiting")
+
+    worker.signal(signal.SIGINT)
+
+    assert worker.end() == 128 + signal.SIGINT
+    assert "ending now" in worker.hear_all()
 
 
 def test_what_does_not_end_in_the_grace_is_handed_back(start: Start, place: Place) -> None:

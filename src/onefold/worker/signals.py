@@ -10,7 +10,7 @@ import signal
 import threading
 from contextlib import contextmanager, nullcontext
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 LATE: Final = 1.0
 """Seconds after the grace period until a process that has not ended is ended."""
-OVER: Final = 0.0
+Received: TypeAlias = tuple[int, float]
+"""The number of a signal, and the seconds until the process is ended."""
+OVER: Final[Received] = (0, 0.0)
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -36,13 +38,13 @@ def run_until_signal(
     signal all processes of a group, in addition to the supervisor. Outside the main thread there
     are no signals, and the worker runs until its process ends.
     """
-    deadline: SimpleQueue[float] = SimpleQueue()
-    threading.Thread(target=_end_late, args=(deadline,), name="onefold-grace", daemon=True).start()
+    received: SimpleQueue[Received] = SimpleQueue()
+    threading.Thread(target=_end_early, args=(received,), name="onefold-grace", daemon=True).start()
     try:
         with asyncio.Runner(loop_factory=_event_loop()) as runner:
-            runner.run(_run(make, close, deadline, supervised=supervised))
+            runner.run(_run(make, close, received, supervised=supervised))
     finally:
-        deadline.put(OVER)
+        received.put(OVER)
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -57,7 +59,7 @@ def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _run(
     make: Callable[[], Worker],
     close: Callable[[], Awaitable[None]],
-    deadline: SimpleQueue[float],
+    received: SimpleQueue[Received],
     *,
     supervised: bool,
 ) -> None:
@@ -66,7 +68,7 @@ async def _run(
     gc.collect()
     gc.freeze()
     try:
-        signals = _Signals(worker, deadline, supervised=supervised)
+        signals = _Signals(worker, received, supervised=supervised)
         with signals.handled() if _in_main_thread() else nullcontext():
             await worker.run()
     finally:
@@ -77,9 +79,11 @@ async def _run(
 class _Signals:
     """Handles signals while a worker runs."""
 
-    def __init__(self, worker: Worker, deadline: SimpleQueue[float], *, supervised: bool) -> None:
+    def __init__(
+        self, worker: Worker, received: SimpleQueue[Received], *, supervised: bool
+    ) -> None:
         self._worker = worker
-        self._deadline = deadline
+        self._received = received
         self._supervised = supervised
         self._loop = asyncio.get_running_loop()
         self._count = 0
@@ -102,11 +106,11 @@ class _Signals:
 
     def _receive(self, number: int, _: FrameType | None) -> None:
         self._count += 1
-        if self._count == 1:
-            self._deadline.put(self._worker.settings.grace.total_seconds() + LATE)
+        is_first = self._count == 1
+        if is_first or not self._supervised:
+            self._received.put((number, self._worker.settings.grace.total_seconds() + LATE))
+        if is_first:
             self._loop.call_soon_threadsafe(self._stop, number)
-        elif not self._supervised:
-            _end_now(number)
 
     def _stop(self, number: int) -> None:
         more = "" if self._supervised else " A second signal ends the process now."
@@ -130,12 +134,18 @@ def _end_now(number: int) -> None:
         os._exit(128 + number)
 
 
-def _end_late(deadline: SimpleQueue[float]) -> None:
-    """End the process when the deadline has passed, even if the event loop is blocked."""
-    if (seconds := deadline.get()) == OVER:
+def _end_early(received: SimpleQueue[Received]) -> None:
+    """End the process at its deadline or at a second signal, even if the event loop is blocked.
+
+    In a thread: the signal may have interrupted a write to the log.
+    """
+    number, seconds = received.get()
+    if not number:
         return
     try:
-        deadline.get(timeout=seconds)
+        number, _ = received.get(timeout=seconds)
     except Empty:
         log.error("The grace period is over and a handler has not ended: ending now, without it.")  # noqa: TRY400
         os._exit(1)
+    if number:
+        _end_now(number)
