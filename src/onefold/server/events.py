@@ -228,7 +228,7 @@ class Channel:
         return f"{self._name}-{self._count}"
 
     def close(self) -> None:
-        """Stop the watch; nobody waits for it any more."""
+        """Stop the watch, and let those go on who wait for its first look."""
         self.watched.set()
         if self.watching is not None:
             self.watching.cancel()
