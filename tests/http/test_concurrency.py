@@ -1,24 +1,29 @@
-"""Two at a time."""
+"""Two at a time, and many."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 from onefold.events import KeyAnswered
 from tests.fixtures.colours import Clock, Store
+from tests.fixtures.patience import HANG
 from tests.http.apps import fastapi_app
 from tests.http.apps_steps import DONE, Counter
-from tests.http.apps_talk import DISCONNECT, Talk, part
+from tests.http.apps_talk import DISCONNECT, Talk, part, served_wsgi
 from tests.http.scenario_modes import (
+    BLOCKING_LIBRARIES,
     LEASED_POSTGRES,
     LEASED_SQLITE,
     OURS_POSTGRES,
     OURS_SQLITE,
     PLAIN,
 )
-from tests.http.scenario_site import LONG, Mode, OpenSite
+from tests.http.scenario_site import ALICE, LONG, Mode, OpenSite, Shop
+from tests.http.sync_apps import django_app, flask_app, wsgi_app
 
 SHORT = timedelta(milliseconds=200)
 LEASED = pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
@@ -155,6 +160,32 @@ async def test_h120_a_handler_that_calls_itself_with_its_own_key_is_told_and_not
 
     assert (first.status, told) == (201, ["in_progress"])
     assert site.shop.runs == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "mode"),
+    [
+        (wsgi_app, OURS_POSTGRES),
+        (flask_app, BLOCKING_LIBRARIES[0]),
+        (django_app, LEASED_SQLITE),
+    ],
+)
+async def test_h113_of_many_at_once_one_runs_and_none_fails(
+    open_site: OpenSite, make: Callable[[Shop], Any]
+) -> None:
+    site = await open_site()
+    headers = {"Idempotency-Key": "k", "Authorization": ALICE, "Content-Type": "text/plain"}
+
+    with served_wsgi(make(site.shop)) as url:
+
+        def post() -> int:
+            answer = httpx.post(f"{url}/pay", content=b"{}", headers=headers, timeout=HANG)
+            return answer.status_code
+
+        statuses = await asyncio.gather(*(asyncio.to_thread(post) for _ in range(24)))
+
+    assert set(statuses) <= {201, 409}
+    assert (site.shop.runs, site.payments) == (1, [1])
 
 
 @pytest.fixture(params=["joined", "leased"])
