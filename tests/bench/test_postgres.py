@@ -60,18 +60,6 @@ def test_the_server_of_another_folder_is_left_alone(
     assert left_behind.poll() is None
 
 
-def test_nobody_is_waited_for_who_has_ended_or_is_not_named(tmp_path: Path) -> None:
-    process = subprocess.Popen(("true",))
-    process.wait()
-    name(tmp_path, process.pid)
-    stop(tmp_path)
-    for text in ("", "not a number\n"):
-        (tmp_path / "postmaster.pid").write_text(text)
-        stop(tmp_path)
-
-    stop(tmp_path / "no such folder")
-
-
 def test_the_server_of_another_user_is_told_of(
     tmp_path: Path, left_behind: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,34 +186,26 @@ def test_statistics_and_workers_are_read(stage: Stage, client: Any) -> None:
 
 
 def test_schedules_are_made_paused_and_removed(client: Any) -> None:
-    made = client.schedules.save(
-        "nightly",
-        "0 2 * * *",
-        kind="report",
-        payload={"region": "eu"},
-        queue="email",
-        tz="Europe/Berlin",
-        catch_up="all",
-        catch_up_most=7,
-        priority=-3,
-        delay=timedelta(seconds=90),
-        max_attempts=2,
-        unique_key="u",
-        unique_while="queued",
-        unique_for=LEASE,
-        group_key="g",
-        tags=["a"],
-        metadata={"by": "me"},
-    )
-
-    assert (made.name, made.cron) == ("nightly", "0 2 * * *")
-    assert (made.kind, made.queue) == ("report", "email")
-    assert (made.payload, made.tz, made.catch_up) == ({"region": "eu"}, "Europe/Berlin", "all")
-    assert (made.catch_up_most, made.delay) == (7, timedelta(seconds=90))
-    assert (made.priority, made.max_attempts) == (-3, 2)
-    assert (made.unique_key, made.unique_while, made.group_key) == ("u", "queued", "g")
-    assert made.unique_for == LEASE
-    assert (made.tags, made.metadata, made.paused) == (("a",), {"by": "me"}, False)
+    options: dict[str, Any] = {
+        "kind": "report",
+        "payload": {"region": "eu"},
+        "queue": "email",
+        "tz": "Europe/Berlin",
+        "catch_up": "all",
+        "catch_up_most": 7,
+        "priority": -3,
+        "delay": timedelta(seconds=90),
+        "max_attempts": 2,
+        "unique_key": "u",
+        "unique_while": "queued",
+        "unique_for": LEASE,
+        "group_key": "g",
+        "tags": ("a",),
+        "metadata": {"by": "me"},
+    }
+    made = client.schedules.save("nightly", "0 2 * * *", **options)
+    assert {name: getattr(made, name) for name in options} == options
+    assert (made.name, made.cron, made.paused) == ("nightly", "0 2 * * *", False)
     assert made.next_tick is not None
     assert "region" not in repr(made)
     assert client.schedules.find() == [made]
@@ -322,26 +314,21 @@ def test_a_key_is_claimed_settled_renewed_and_released(client: Any) -> None:
 
 
 def test_queues_are_saved_paused_counted_and_removed(client: Any) -> None:
-    saved = client.queues.save(
-        "payments",
-        QueueSettings(
-            endpoint="https://example.com/jobs",
-            mode="ack",
-            max_attempts=5,
-            backoff=Fixed(timedelta(seconds=3)),
-            rate_limit="100/m",
-            concurrency=4,
-            timeout=timedelta(seconds=5),
-            ack_timeout=timedelta(minutes=10),
-            ack_timeout_action="dead",
-            retention=Retention(dead=timedelta(days=3)),
-            headers={"X-Shop": "1"},
-        ),
-    )
-    assert (saved.mode, saved.rate_limit, saved.concurrency) == ("ack", "100/m", 4)
-    assert (saved.max_attempts, saved.timeout) == (5, timedelta(seconds=5))
-    assert (saved.ack_timeout, saved.ack_timeout_action) == (timedelta(minutes=10), "dead")
-    assert (saved.headers, saved.retention.dead) == ({"X-Shop": "1"}, timedelta(days=3))
+    options: dict[str, Any] = {
+        "endpoint": "https://example.com/jobs",
+        "mode": "ack",
+        "max_attempts": 5,
+        "backoff": Fixed(timedelta(seconds=3)),
+        "rate_limit": "100/m",
+        "concurrency": 4,
+        "timeout": timedelta(seconds=5),
+        "ack_timeout": timedelta(minutes=10),
+        "ack_timeout_action": "dead",
+        "retention": Retention(dead=timedelta(days=3)),
+        "headers": {"X-Shop": "1"},
+    }
+    saved = client.queues.save("payments", QueueSettings(**options))
+    assert {name: getattr(saved, name) for name in options} == options
     assert saved.signing_secret.startswith("whsec_")
     assert saved.signing_secret not in repr(saved)
     fresh = client.queues.rotate_secret("payments", overlap=timedelta(hours=1))

@@ -68,55 +68,58 @@ def test_another_request_under_the_key_and_a_vanished_one_are_raised(stage: Stag
 
 
 def test_functions_are_decorated(stage: Stage) -> None:
-    calls: list[int] = []
     with Client(stage.url) as client:
 
         @client.once("square")
-        def square(number: int) -> int:
-            calls.append(number)
-            return number**2
+        def square(number: int) -> list[int]:
+            return [*range(number)]
 
-        assert [square(3), square(number=3)] == [9, 9]
-        assert calls == [3]
+        @client.once("x")
+        async def awaited() -> None: ...
+
+        assert [square(3), square(number=3)] == [[0, 1, 2]] * 2
+        assert len(stage.onefold.keys.find(surface="once")) == 1
+        with pytest.raises(UsageError, match="cannot await"):
+            asyncio.run(awaited())
         wrong: list[Any] = [{"busy": "wait"}, {"wait": 3}, {"verify": len}]
         for options in wrong:
             with pytest.raises(InvalidInput):
                 client.once("x", "y", **options)
 
 
-def test_coroutine_functions_are_decorated_too(stage: Stage) -> None:
-    calls: list[int] = []
+async def test_tasks_have_them_too(stage: Stage) -> None:
+    job = await asyncio.to_thread(stage.taken)
+    bank = Bank(None, Done("receipt"))
+    async with AsyncClient(stage.url) as client, AsyncClient(stage.url) as rival:
 
-    async def use() -> list[int | None]:
-        async with AsyncClient(stage.url) as client:
+        @client.once("square")
+        async def square(number: int) -> int:
+            return number**2
 
-            @client.once("square")
-            async def square(number: int) -> int:
-                calls.append(number)
-                return number**2
+        assert [await square(3), await square(3)] == [9, 9]
+        with pytest.raises(UsageError, match="cannot block"):
+            client.once("x", "k")(lambda: 1)()
+        async with client.once("import", "a"), client.once("import", "a", busy="skip") as skipped:
+            assert skipped is None
+        with pytest.raises(ZeroDivisionError):
+            async with client.once("import", "b"):
+                raise ZeroDivisionError
 
-            plain = client.once("x", "k")(lambda: 1)
-            with pytest.raises(UsageError, match="cannot block"):
-                plain()
-            async with client.once("import", "a") as first:
-                assert first is not None
-                first.result = 1
-                async with client.once("import", "a", busy="skip") as skipped:
-                    assert skipped is None
-            with pytest.raises(ZeroDivisionError):
-                async with client.once("import", "b"):
-                    raise ZeroDivisionError
-            return [await square(3), await square(3)]
+        async with client.lock("report", ttl=TTL) as lock:
+            with pytest.raises(Busy):
+                await rival.lock("report").aacquire()
+            first = await asyncio.to_thread(lease_of_lock, stage)
+            renewed = partial(until, lambda: lease_of_lock(stage) > first, "it is not renewed")
+            await asyncio.to_thread(renewed)
+            await lock.arenew()
+            assert not lock.lost
+        assert not lock.is_held
 
-    assert asyncio.run(use()) == [9, 9]
-    assert calls == [3]
-    with Client(stage.url) as client:
-
-        @client.once("x")
-        async def wrong() -> None: ...
-
-        with pytest.raises(UsageError, match="cannot await"):
-            asyncio.run(wrong())
+        steps = client.steps(job.id, fence=job.fence).using(unsafe=True, verify=bank.afind)
+        with pytest.raises(OutcomeUnknown):
+            await steps.step("pay", bank.apay)
+        assert await steps.step("pay", bank.apay) == "receipt"
+    assert bank.calls == 1
 
 
 def test_a_lock_is_held_by_one_with_a_growing_fence(stage: Stage) -> None:
@@ -154,24 +157,6 @@ def test_a_lock_that_an_operator_took_is_lost(stage: Stage) -> None:
         with pytest.raises(LeaseLost):
             lock.renew()
         assert lock.lost
-
-
-def test_a_lock_is_for_tasks_too(stage: Stage) -> None:
-    async def use() -> None:
-        async with AsyncClient(stage.url) as client, AsyncClient(stage.url) as rival:
-            async with client.lock("report", ttl=TTL) as lock:
-                with pytest.raises(Busy):
-                    await rival.lock("report").aacquire()
-                first = await asyncio.to_thread(lease_of_lock, stage)
-                renewed = partial(until, lambda: lease_of_lock(stage) > first, "it is not renewed")
-                await asyncio.to_thread(renewed)
-                await lock.arenew()
-                assert not lock.lost
-            assert not lock.is_held
-            async with rival.lock("report"):
-                pass
-
-    asyncio.run(use())
 
 
 def test_a_step_is_done_once_per_job(stage: Stage) -> None:
@@ -251,53 +236,36 @@ class Bank:
 
 
 class Paying:
-    """A step over HTTP, in one of the two colours."""
+    """A step over HTTP."""
 
-    def __init__(self, stage: Stage, colour: str) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.job = stage.taken()
-        self._colour = colour
 
     def pay(self, bank: Bank, **options: Any) -> Any:
-        if self._colour == "sync":
-            with Client(self.stage.url) as client:
-                steps = client.steps(self.job.id, fence=self.job.fence)
-                return steps.using(unsafe=True, **options).step("pay", bank.pay)
-
-        async def use() -> Any:
-            async with AsyncClient(self.stage.url) as client:
-                steps = client.steps(self.job.id, fence=self.job.fence)
-                return await steps.using(unsafe=True, **options).step("pay", bank.apay)
-
-        return asyncio.run(use())
-
-    def verify(self, bank: Bank) -> Any:
-        return self.either(bank.find, bank.afind)
-
-    def either(self, plain: Any, awaited: Any) -> Any:
-        return plain if self._colour == "sync" else awaited
+        with Client(self.stage.url) as client:
+            steps = client.steps(self.job.id, fence=self.job.fence)
+            return steps.using(unsafe=True, **options).step("pay", bank.pay)
 
     def again(self) -> None:
         self.stage.onefold.deliveries.retry([self.job], after=timedelta(0))
         self.job = self.stage.taken_again()
 
 
-@pytest.fixture(params=["sync", "async"])
-def paying(stage: Stage, request: pytest.FixtureRequest) -> Paying:
-    return Paying(stage, request.param)
+@pytest.fixture
+def paying(stage: Stage) -> Paying:
+    return Paying(stage)
 
 
 def test_verify_finds_out_in_the_same_attempt_and_in_later_ones(paying: Paying) -> None:
     bank = Bank(None, OSError("down"), None, Done("receipt"))
-    verify = paying.verify(bank)
     for _ in range(3):
         with pytest.raises(OutcomeUnknown) as raised:
-            paying.pay(bank, verify=verify)
+            paying.pay(bank, verify=bank.find)
         assert raised.value.verifiable
         paying.again()
-
-    assert paying.pay(bank, verify=verify) == "receipt"
-    assert paying.pay(bank, verify=verify) == "receipt"
+    assert paying.pay(bank, verify=bank.find) == "receipt"
+    assert paying.pay(bank, verify=bank.find) == "receipt"
     assert bank.calls == 1
     assert set(bank.asked) == {f"{paying.job.id}:pay"}
     assert paying.pay(Bank(Done("at once"))) == "receipt"
@@ -305,14 +273,13 @@ def test_verify_finds_out_in_the_same_attempt_and_in_later_ones(paying: Paying) 
 
 def test_a_step_that_was_not_done_is_done_again(paying: Paying) -> None:
     bank = Bank(NotDone(), None, NotDone())
-    verify = paying.verify(bank)
     with pytest.raises(TimeoutError):
-        paying.pay(bank, verify=verify)
+        paying.pay(bank, verify=bank.find)
     with pytest.raises(OutcomeUnknown):
-        paying.pay(bank, verify=verify)
+        paying.pay(bank, verify=bank.find)
     paying.again()
     with pytest.raises(NotDone):
-        paying.pay(Bank(error=NotDone), verify=verify)
+        paying.pay(Bank(error=NotDone), verify=bank.find)
     with pytest.raises(ConnectionRefusedError):
         paying.pay(Bank(error=ConnectionRefusedError), not_done=ConnectionRefusedError)
     (step,) = paying.stage.onefold.deliveries.steps(paying.job.id)
@@ -321,24 +288,18 @@ def test_a_step_that_was_not_done_is_done_again(paying: Paying) -> None:
 
 def test_while_one_try_finds_out_another_one_is_busy(paying: Paying) -> None:
     """Otherwise both could find that nothing was paid, and pay one after the other."""
-    bank, other = Bank(), Bank(NotDone())
+    first, second, other = Bank(), Bank(error=NotDone), Bank(NotDone())
     with pytest.raises(OutcomeUnknown):
-        paying.pay(bank)
+        paying.pay(first)
     paying.again()
 
-    def find(key: str) -> NotDone:
-        with Client(paying.stage.url) as client:
-            steps = client.steps(paying.job.id, fence=paying.job.fence)
-            with pytest.raises(Busy):
-                steps.using(unsafe=True, verify=other.find).step("pay", other.pay)
+    def find(_: str) -> NotDone:
+        with pytest.raises(Busy):
+            paying.pay(other, verify=other.find)
         return NotDone()
 
-    async def afind(key: str) -> NotDone:
-        return await asyncio.to_thread(find, key)
-
-    second = Bank(error=NotDone)
     with pytest.raises(NotDone):
-        paying.pay(second, verify=paying.either(find, afind))
+        paying.pay(second, verify=find)
     assert (second.calls, other.calls, other.asked) == (1, 0, [])
 
 

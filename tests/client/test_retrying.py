@@ -58,90 +58,47 @@ def said(status: int, code: str = "", **headers: str) -> ClientResponse:
     return ClientResponse(status, names, msgspec.json.encode({"code": code}))
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_what_passes_is_sent_again(status: int) -> None:
-    stepper = Stepper(RetryPolicy())
-
-    reply = stepper.given(said(status), said(201))
-
-    assert (reply.status, reply.tries) == (201, 2)
+MADE = said(201)
+DATED = {"retry_after": "Fri, 31 Dec 1999 23:59:59 GMT", "date": "Fri, 31 Dec 1999 23:59:50 GMT"}
+TEN_SECONDS = RetryPolicy(deadline=timedelta(seconds=10))
 
 
-@pytest.mark.parametrize("status", [200, 201, 301, 400, 401, 403, 404, 408, 409, 410, 413, 422])
-def test_every_other_answer_is_the_last(status: int) -> None:
-    assert Stepper(RetryPolicy()).given(said(status)).tries == 1
-
-
-def test_a_key_that_is_in_progress_is_asked_about_again() -> None:
-    stepper = Stepper(RetryPolicy())
-
-    reply = stepper.given(said(409, "in_progress", retry_after="3"), said(200))
-
-    assert reply.status == 200
-    assert stepper.pauses == [3.0]
-
-
-def test_a_lost_lease_is_final_unless_it_is_that_of_the_request_itself() -> None:
-    assert Stepper(RetryPolicy()).given(said(409, "lease_lost")).status == 409
-    again = Stepper(RetryPolicy()).given(said(409, "lease_lost", retry_after="1"), said(200))
-    assert again.status == 200
-
-
-def test_what_failed_for_good_is_not_asked_for_again() -> None:
-    assert Stepper(RetryPolicy()).given(said(500, "attempt_failed")).tries == 1
-
-
-def test_pauses_double_up_to_the_longest() -> None:
-    stepper = Stepper(RetryPolicy(tries=9))
-    stepper.given(*[AWAY] * 8, said(201))
-
-    assert stepper.pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+@pytest.mark.parametrize(
+    ("retry", "answers", "status", "pauses"),
+    [
+        *((RetryPolicy(), [said(one), MADE], 201, [0.25]) for one in (429, 500, 502, 503, 504)),
+        *(
+            (RetryPolicy(), [said(final)], final, [])
+            for final in (200, 201, 301, 400, 401, 403, 404, 408, 409, 410, 413, 422)
+        ),
+        # A lease that is lost, and one that the request itself has lost.
+        (RetryPolicy(), [said(409, "lease_lost")], 409, []),
+        (RetryPolicy(), [said(409, "lease_lost", retry_after="1"), MADE], 201, [1.0]),
+        (RetryPolicy(), [said(409, "in_progress", retry_after="3"), MADE], 201, [3.0]),
+        (RetryPolicy(), [said(500, "attempt_failed")], 500, []),
+        (RetryPolicy(tries=9), [*[AWAY] * 8, MADE], 201, [0.25, 0.5, 1.0, 2.0, 4.0, *[8.0] * 3]),
+        (RetryPolicy(tries=3), [said(500), said(500), said(502)], 502, [0.25, 0.5]),
+        (RetryPolicy(), [said(429, retry_after="7"), MADE], 201, [7.0]),
+        (RetryPolicy(), [said(429, **DATED), MADE], 201, [9.0]),
+        *(
+            (RetryPolicy(), [said(429, retry_after=no), MADE], 201, [0.25])
+            for no in ("no", "0", "-5")
+        ),
+        (TEN_SECONDS, [said(503, retry_after="3600")], 503, []),
+    ],
+)
+def test_what_passes_is_sent_again_after_a_pause_and_every_other_answer_is_the_last(
+    retry: RetryPolicy, answers: list[Any], status: int, pauses: list[float]
+) -> None:
+    stepper = Stepper(retry)
+    reply = stepper.given(*answers)
+    assert (reply.status, reply.tries, stepper.pauses) == (status, len(answers), pauses)
 
 
 def test_jitter_shortens_a_pause_by_half_at_most() -> None:
     stepper = Stepper(RetryPolicy(), jitter=0.0)
-    stepper.given(AWAY, AWAY, said(201))
-
+    stepper.given(AWAY, AWAY, MADE)
     assert stepper.pauses == [0.125, 0.25]
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry_after": "7"}, 7.0),
-        (
-            {
-                "retry_after": "Fri, 31 Dec 1999 23:59:59 GMT",
-                "date": "Fri, 31 Dec 1999 23:59:50 GMT",
-            },
-            9.0,
-        ),
-        ({"retry_after": "soon"}, 0.25),
-        ({"retry_after": "0"}, 0.25),
-        ({"retry_after": "-5"}, 0.25),
-    ],
-)
-def test_the_server_is_left_alone_for_as_long_as_it_asks(
-    headers: dict[str, str], seconds: float
-) -> None:
-    stepper = Stepper(RetryPolicy())
-    stepper.given(said(429, **headers), said(201))
-
-    assert stepper.pauses == [seconds]
-
-
-def test_who_asks_for_longer_than_there_is_time_is_not_waited_for() -> None:
-    stepper = Stepper(RetryPolicy(deadline=timedelta(seconds=10)))
-
-    reply = stepper.given(said(503, retry_after="3600"))
-
-    assert (reply.status, stepper.pauses) == (503, [])
-
-
-def test_after_the_last_try_its_answer_stands() -> None:
-    reply = Stepper(RetryPolicy(tries=3)).given(said(500), said(500), said(502))
-
-    assert (reply.status, reply.tries) == (502, 3)
 
 
 def test_after_the_last_try_without_an_answer_the_error_counts_them() -> None:

@@ -96,31 +96,3 @@ def test_every_change_of_the_lifecycle_is_drawn() -> None:
 
     for line in mermaid().splitlines()[1:]:
         assert f">{line.partition(': ')[2]}</text>" in drawn
-
-
-@pytest.mark.parametrize("text", ["flowchart LR\n", "sequenceDiagram\na->>b: c; d\n"])
-def test_a_diagram_that_cannot_be_drawn_stops_the_build(text: str) -> None:
-    module = script("site")
-
-    with pytest.raises(module.CannotDraw, match=r"tools/site\.py"):
-        module.on_page_markdown(f"```mermaid\n{text}```\n")
-
-
-def test_no_text_of_a_diagram_is_cut_off(address: str, visitor: BrowserContext) -> None:
-    tab = visitor.new_page()
-    for page in sorted(DOCS.rglob("*.md")):
-        if "```mermaid" not in page.read_text():
-            continue
-        name = str(page.relative_to(DOCS)).replace("README.md", "index.md").replace(".md", ".html")
-        tab.goto(f"{address}/{name}")
-        outside = tab.evaluate(
-            """() => [...document.querySelectorAll('.diagram svg')].flatMap(svg => {
-                const box = svg.viewBox.baseVal;
-                return [...svg.querySelectorAll('text')].filter(text => {
-                    const at = text.getBBox();
-                    return at.x < 0 || at.x + at.width > box.width || at.y + at.height > box.height;
-                }).map(text => text.textContent);
-            })"""
-        )
-
-        assert outside == [], page
