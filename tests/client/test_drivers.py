@@ -32,14 +32,8 @@ from tests.client.scripted import Close, Cut, Scripted, Silence, Trickle, answer
 JOB = "0199d0a0-0000-7000-8000-000000000001"
 MADE = answer(201, {"id": JOB, "duplicate": False, "state": "ready"})
 
-each_break = pytest.mark.parametrize(
-    "act",
-    [Cut(), Cut(10), Cut(60), Cut(3000), Close(), problem(503, "unavailable")],
-    ids=["cut", "cut in the status", "cut in a header", "cut in the body", "closed", "unavailable"],
-)
 
-
-@each_break
+@pytest.mark.parametrize("act", [Cut(), Cut(3000), problem(503, "unavailable")])
 def test_a_broken_try_is_followed_by_the_same_request(connect: Connect, act: Any) -> None:
     with Scripted([act, act, MADE]) as server:
         enqueued = connect(server.url).enqueue("mail", {"to": 1}, queue="email")

@@ -1,6 +1,5 @@
 """A small shop with one form, as an application would write it: Starlette, Jinja2, SQLAlchemy."""
 
-import threading
 from contextlib import nullcontext
 from typing import Any
 from uuid import uuid4
@@ -18,7 +17,7 @@ from onefold import Onefold
 from onefold.web.forms import Form, FormKeys, NoStore
 from onefold.web.forms.jinja import add_form_keys
 from onefold.web.starlette import Idempotency, Once
-from tests.fixtures.patience import HANG
+from tests.http.scenario_site import Gate
 
 SECRET = "a secret of the shop's own"
 PAGES = {
@@ -37,25 +36,6 @@ PAGES = {
 }
 
 
-class Gate:
-    """Keeps a handler at work until the test lets it go on."""
-
-    def __init__(self) -> None:
-        self._go_on = threading.Event()
-        self.entered = threading.Semaphore(0)
-        self.open()
-
-    def shut(self) -> None:
-        self._go_on.clear()
-
-    def open(self) -> None:
-        self._go_on.set()
-
-    def pass_through(self) -> None:
-        self.entered.release()
-        assert self._go_on.wait(HANG), "nobody has opened the gate"
-
-
 class Shop:
     """The application, and what a test knows of it."""
 
@@ -64,7 +44,8 @@ class Shop:
     ) -> None:
         """`options` are those of the one route; `keeps_pages` lets browsers keep the form."""
         self.engine = engine
-        self.gate = Gate()
+        self.gate: Gate | None = None
+        """Holds a handler open that has inserted its order."""
         self.keys = FormKeys(SECRET)
         self._enctype = "application/x-www-form-urlencoded"
         self._environment = Environment(loader=DictLoader(PAGES), autoescape=True)
@@ -132,7 +113,8 @@ class Shop:
             rows.execute(
                 text("insert into purchase values (:id, :what)"), {"id": number, "what": what}
             )
-        self.gate.pass_through()
+        if self.gate is not None:
+            self.gate.go_through()
         return number
 
     def show(self, request: Request) -> Response:

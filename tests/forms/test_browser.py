@@ -9,6 +9,7 @@ from tests.fixtures.patience import HANG
 from tests.forms.conftest import Opens
 from tests.forms.shop import Shop
 from tests.http.apps_talk import served
+from tests.http.scenario_site import Gate
 
 KEY = "input[name=onefold_key]"
 
@@ -100,9 +101,9 @@ def test_the_wait_page_looks_again_until_the_order_is_there(
         page.fill("[name=what]", "tea & <biscuits>")
         page.fill("[name=note]", "two\nlines")
         button = middle_of_button(page)
-        shop.gate.shut()
+        shop.gate = Gate()
         page.mouse.click(*button)
-        assert shop.gate.entered.acquire(timeout=HANG)
+        assert shop.gate.entered.wait(HANG)
 
         page.mouse.click(*button)
         expect(page.locator("h1")).to_have_text("We are working on it")
@@ -110,7 +111,7 @@ def test_the_wait_page_looks_again_until_the_order_is_there(
         with page.expect_response("**/orders") as told:
             pass
         assert told.value.status == 409
-        shop.gate.open()
+        shop.gate.opened.set()
 
         expect_order(page, 1, "tea & <biscuits>")
     assert shop.orders() == ["tea & <biscuits>"]

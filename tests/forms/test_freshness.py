@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Any
-from wsgiref.util import setup_testing_defaults
 
 import httpx
 import pytest
 
 from onefold.web.forms import FormKeys, NoStore, WsgiNoStore, no_store
+from tests.http.test_wsgi import call
 
 Page = Callable[[], str]
 
@@ -42,16 +42,8 @@ def by_wsgi(page: Page, *, is_late: bool = False) -> dict[str, str]:
     def late(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
         yield from app(environ, start_response)
 
-    environ: dict[str, Any] = {}
-    setup_testing_defaults(environ)
-    answered: dict[str, str] = {}
-
-    def start_response(status: str, headers: list[tuple[str, str]], error: Any = None) -> None:
-        answered.update((name.lower(), value) for name, value in headers)
-
-    for _ in WsgiNoStore(late if is_late else app)(environ, start_response):
-        pass
-    return answered
+    ((_, headers),) = call(WsgiNoStore(late if is_late else app)).starts
+    return {name.lower(): value for name, value in headers}
 
 
 def by_late_wsgi(page: Page) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tests.forms.conftest import Opens
 from tests.forms.html import value
 from tests.forms.shop import SECRET, Shop
 from tests.http.apps_talk import served
+from tests.http.scenario_site import Gate
 
 HTML = {"Accept": "text/html"}
 
@@ -215,16 +216,16 @@ def test_a_submission_while_the_first_is_worked_on_gets_its_answer(
     shop: Shop, client: httpx.Client
 ) -> None:
     key = new_key(client)
-    shop.gate.shut()
+    shop.gate = Gate()
     answers: list[httpx.Response] = []
     threads = [
         threading.Thread(target=lambda: answers.append(order(client, key))) for _ in range(2)
     ]
 
     threads[0].start()
-    assert shop.gate.entered.acquire(timeout=HANG)
+    assert shop.gate.entered.wait(HANG)
     threads[1].start()
-    shop.gate.open()
+    shop.gate.opened.set()
     for thread in threads:
         thread.join()
 

@@ -12,7 +12,7 @@ from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
 from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
-from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
+from tests.fixtures.sqlalchemy_connections import async_engine_of
 from tests.http.apps import anybody, bare_fastapi, keyed_app
 from tests.http.apps_talk import Talk, part, visited
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
@@ -29,24 +29,6 @@ class Payment(BaseModel):
 class Receipt(BaseModel):
     amount: int
     by: str = "alice"
-
-
-@BOTH
-async def test_a_plain_function_has_a_blocking_engine(
-    onefold: Onefold, store: Store, effects: Effects
-) -> None:
-    engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
-
-    def pay(payment: Payment, once: Once) -> Receipt:
-        once.connection.execute(text(effects.insert(payment.amount)))
-        return Receipt(amount=payment.amount)
-
-    app = keyed_app(onefold, pay, transaction=engine)
-    talks = await visited(app, BODY, BODY)
-    engine.dispose()
-
-    assert [talk.status for talk in talks] == [200, 200]
-    assert effects.numbers == [3]
 
 
 async def test_but_nothing_that_it_would_have_to_await(onefold: Onefold, store: Store) -> None:

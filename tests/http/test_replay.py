@@ -7,37 +7,11 @@ import pytest
 
 from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.key import KeyRules
-from tests.fixtures.connections import Effects
-from tests.http.apps import fastapi_app
-from tests.http.apps_talk import Talk, part
 from tests.http.scenario_modes import LEASED_SQLITE, OURS_SQLITE
 from tests.http.scenario_site import OpenSite
 
 SETTLED = 1
 BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, LEASED_SQLITE], ids=str)
-
-
-@BOTH
-async def test_h070_an_answer_is_stored_before_any_of_it_is_sent(
-    open_site: OpenSite, effects: Effects
-) -> None:
-    site = await open_site()
-    seen: list[Any] = []
-    inner = fastapi_app(site.shop)
-
-    async def watching(scope: Any, receive: Any, send: Any) -> None:
-        async def sent(message: Any) -> None:
-            seen.append((message["type"], effects.claims))
-            await send(message)
-
-        await inner(scope, receive, sent)
-
-    await Talk(watching, part()).run()
-
-    assert seen == [
-        ("http.response.start", [("k", SETTLED)]),
-        ("http.response.body", [("k", SETTLED)]),
-    ]
 
 
 async def test_h072_a_route_may_give_a_newer_answer_instead(open_site: OpenSite) -> None:

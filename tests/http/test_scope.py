@@ -75,22 +75,6 @@ async def test_h048_websockets_pass_untouched(onefold: Onefold) -> None:
     assert said[1] == {"type": "websocket.send", "text": "hello"}
 
 
-async def test_h048_so_do_lifespans(open_site: OpenSite) -> None:
-    site = await open_site()
-
-    async def living(_scope: Any, receive: Any, send: Any) -> None:
-        for _ in range(2):
-            await send({"type": f"{(await receive())['type']}.complete"})
-
-    app: Any = asgi_app(site.shop)
-    app.app = living
-
-    assert [message["type"] for message in await lived(app)] == [
-        "lifespan.startup.complete",
-        "lifespan.shutdown.complete",
-    ]
-
-
 async def test_h040_an_application_with_a_route_for_nobody_in_particular_does_not_start(
     onefold: Onefold,
 ) -> None:

@@ -5,9 +5,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from io import BytesIO
 from typing import Annotated, Any
-from wsgiref.util import setup_testing_defaults
 
 import flask
 import httpx
@@ -32,6 +30,7 @@ from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
 from tests.fixtures.patience import HANG, LOCK
+from tests.http.test_wsgi import call as wsgi_call
 from tests.webhooks import senders
 from tests.webhooks.senders import SECRET
 
@@ -134,27 +133,10 @@ async def test_w037_a_handler_that_blocks_runs_in_a_thread(store: Store, effects
 
 
 def call(app: Any, method: str = "POST", body: bytes = BODY, **environ: Any) -> int:
-    given: dict[str, Any] = {}
-    setup_testing_defaults(given)
     names = {
-        name: value
-        for key, value in headers(body).items()
-        for name in [f"HTTP_{key.upper().replace('-', '_')}"]
+        f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers(body).items()
     }
-    given |= {
-        **names,
-        "REQUEST_METHOD": method,
-        "CONTENT_LENGTH": str(len(body)),
-        "wsgi.input": BytesIO(body),
-        **environ,
-    }
-    statuses: list[str] = []
-
-    def start_response(status: str, _: object) -> None:
-        statuses.append(status)
-
-    app(given, start_response)
-    return int(statuses[0].split()[0])
+    return wsgi_call(app, body, None, {**names, "REQUEST_METHOD": method, **environ}).status
 
 
 def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(store: Store, effects: Effects) -> None:

@@ -43,11 +43,6 @@ def fail() -> None:
     raise ValueError("on purpose")
 
 
-@task
-def unspeakable() -> object:
-    return object()
-
-
 def run_through(onefold: Onefold, result: Any) -> None:
     """Let a worker run the task; what became of it is in the result."""
 
@@ -124,15 +119,6 @@ def test_a_failure_is_told_of(project_onefold: Onefold, heard: list[str]) -> Non
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
     assert heard == ["READY", "RUNNING", "FAILED"]
-
-
-def test_what_is_no_json_is_a_failure(project_onefold: Onefold) -> None:
-    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
-    with override_settings(TASKS=tasks):
-        result: Any = unspeakable.enqueue()
-        run_through(project_onefold, result)
-
-    assert result.status == TaskResultStatus.FAILED
 
 
 def test_a_push_that_was_put_off_is_no_failure(project_onefold: Onefold) -> None:

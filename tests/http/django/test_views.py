@@ -238,23 +238,6 @@ def test_h086_an_answer_in_parts_is_stored_whole(project_onefold: Onefold, strea
         assert [retry.body, retry.is_replay, retry.headers["x-part"]] == [b"ab", True, "2"]
 
 
-def test_h078_a_listed_cookie_comes_back(project_onefold: Onefold) -> None:
-    from onefold.web.idempotency.stored_response import Kept
-
-    @Idempotency()(principal=alice, kept=Kept(cookies=("cart",)))
-    def pay(request: HttpRequest) -> HttpResponse:
-        response = HttpResponse()
-        response.set_cookie("cart", "1", httponly=True)
-        response.set_cookie("session", "2")
-        return response
-
-    post = site(pay)
-    first, retry = post(), post()
-
-    assert len(first.headers.get_list("set-cookie")) == 2
-    assert retry.headers.get_list("set-cookie") == ["cart=1; HttpOnly; Path=/"]
-
-
 def test_h056_h096_a_form_with_a_file_is_read_by_all_who_want_it(project_onefold: Onefold) -> None:
     """CsrfViewMiddleware reads it before the view, and nobody can read it twice."""
     from django.views.decorators.csrf import csrf_exempt
