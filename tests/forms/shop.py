@@ -44,8 +44,8 @@ class Shop:
     ) -> None:
         """`options` are those of the one route; `keeps_pages` lets browsers keep the form."""
         self.engine = engine
-        self.gate: Gate | None = None
-        """Holds a handler open that has inserted its order."""
+        self.gate = Gate()
+        self.gate.opened.set()
         self.keys = FormKeys(SECRET)
         self._enctype = "application/x-www-form-urlencoded"
         self._environment = Environment(loader=DictLoader(PAGES), autoescape=True)
@@ -113,8 +113,7 @@ class Shop:
             rows.execute(
                 text("insert into purchase values (:id, :what)"), {"id": number, "what": what}
             )
-        if self.gate is not None:
-            self.gate.go_through()
+        self.gate.go_through()
         return number
 
     def show(self, request: Request) -> Response:
