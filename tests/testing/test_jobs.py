@@ -17,7 +17,6 @@ from onefold import (
     JobFailed,
     Limit,
     NewJob,
-    Onefold,
     Rate,
     Retry,
     Run,
@@ -46,16 +45,6 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def declare(onefold: Onefold, done: list[int]) -> Any:
-    @onefold.job(backoff=Fixed(MINUTE))
-    def work(number: int) -> None:
-        done.append(number)
-        if number < 0:
-            raise ValueError(f"{number} is negative")
-
-    return work
-
-
 @pytest.fixture
 def done() -> list[int]:
     return []
@@ -64,20 +53,38 @@ def done() -> list[int]:
 @pytest.fixture
 def work(stage: Stage, done: list[int]) -> Any:
     """A job that notes its number, and fails for a negative one."""
-    return declare(stage.onefold, done)
+
+    @stage.onefold.job(backoff=Fixed(MINUTE))
+    def work(number: int) -> None:
+        done.append(number)
+        if number < 0:
+            raise ValueError(f"{number} is negative")
+
+    return work
 
 
 # --- drain ----------------------------------------------------------------------------------------
 
 
-def test_drain_runs_all_jobs_that_are_due(stage: Stage, work: Any, done: list[int]) -> None:
-    ids = [work.enqueue(number).id for number in range(5)]
+def test_drain_runs_all_jobs_that_are_due_and_those_that_they_enqueue_in_any_queue(
+    stage: Stage, work: Any, done: list[int]
+) -> None:
+    @stage.onefold.job
+    def fan_out(number: int) -> None:
+        if number:
+            fan_out.enqueue(number - 1)
+            work.using(queue=f"queue {number}").enqueue(number)
+
+    ids = {work.enqueue(number).id for number in range(5)}
+    fan_out.enqueue(3)
+    work.tenant("alice").enqueue(7)
 
     jobs = stage.drain()
 
-    assert sorted(done) == [0, 1, 2, 3, 4]
-    assert sorted(job.id for job in jobs) == sorted(ids)
-    assert {job.state for job in jobs} == {"completed"}
+    assert sorted(done) == sorted([*range(5), 1, 2, 3, 7])
+    assert ids < {job.id for job in jobs}
+    assert (len(jobs), {job.state for job in jobs}) == (13, {"completed"})
+    assert {job.tenant for job in jobs} == {"", "alice"}
     assert stage.drain() == []
 
 
@@ -150,7 +157,7 @@ def test_outcomes_and_errors_with_a_rule_are_not_raised(stage: Stage) -> None:
     assert states == {"bury": "dead", "again": "retrying", "ruled": "dead"}
 
 
-def test_a_handler_that_exceeds_its_timeout_is_a_failed_job(stage: Stage) -> None:
+def test_a_timeout_and_a_payload_that_does_not_fit_are_failed_jobs(stage: Stage, work: Any) -> None:
     stopped = threading.Event()
 
     @stage.onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
@@ -168,10 +175,7 @@ def test_a_handler_that_exceeds_its_timeout_is_a_failed_job(stage: Stage) -> Non
             stage.drain()
     stopped.set()
 
-
-def test_a_payload_that_does_not_fit_is_a_failed_job(stage: Stage, work: Any) -> None:
     stage.onefold.enqueue("work", {"number": "many"})
-
     with pytest.raises(JobFailed, match="number"):
         stage.drain()
 
@@ -191,31 +195,6 @@ def test_an_exit_and_a_failed_test_are_raised_too(stage: Stage) -> None:
     fail.enqueue()
     with pytest.raises(pytest.fail.Exception, match="failing"):
         stage.drain()
-
-
-def test_jobs_that_jobs_enqueue_run_too_in_any_queue(
-    stage: Stage, work: Any, done: list[int]
-) -> None:
-    @stage.onefold.job
-    def fan_out(number: int) -> None:
-        if number:
-            fan_out.enqueue(number - 1)
-            work.using(queue=f"queue {number}").enqueue(number)
-
-    fan_out.enqueue(3)
-
-    jobs = stage.drain()
-
-    assert sorted(done) == [1, 2, 3]
-    assert len(jobs) == 7
-
-
-def test_jobs_of_tenants_run_too(stage: Stage, work: Any, done: list[int]) -> None:
-    work.tenant("alice").enqueue(7)
-
-    (job,) = stage.drain()
-
-    assert (done, job.tenant, job.state) == ([7], "alice", "completed")
 
 
 def test_a_job_whose_worker_has_vanished_runs_when_its_lease_has_ended(
@@ -243,25 +222,17 @@ def test_ticks_of_schedules_wait_for_the_clock(stage: Stage, work: Any, done: li
     assert (done, job.queue) == ([1], "hours")
 
 
-def test_jobs_of_paused_queues_are_left(stage: Stage, work: Any, done: list[int]) -> None:
+def test_jobs_of_paused_queues_and_those_that_no_function_runs_are_left(
+    stage: Stage, work: Any, done: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
     stage.onefold.queues.pause("default")
+    for kind in ("elsewhere", "nowhere"):
+        stage.onefold.enqueue(kind)
     work.enqueue(1)
 
     assert stage.drain() == []
     assert stage.run_until_idle() == []
     stage.onefold.queues.resume("default")
-    stage.drain()
-
-    assert done == [1]
-
-
-def test_jobs_that_no_function_runs_are_left(
-    stage: Stage, work: Any, done: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    for kind in ("elsewhere", "nowhere"):
-        stage.onefold.enqueue(kind)
-    work.enqueue(1)
-
     assert len(stage.drain()) == 1
 
     assert done == [1]
@@ -312,34 +283,24 @@ async def test_a_blocking_call_in_an_event_loop_is_refused_with_a_sentence(place
 # --- run_one and run_until_idle -------------------------------------------------------------------
 
 
-def test_run_one_runs_one(stage: Stage, work: Any, done: list[int]) -> None:
-    ids = {work.enqueue(number).id for number in range(4)}
-
-    for count in range(1, 5):
-        job = stage.run_one()
-        assert len(done) == count
-        assert job.id in ids
-        assert job.state == "completed"
-        waiting = [job for job in enqueued(stage.onefold) if job.state == "ready"]
-        assert [job.attempt for job in waiting] == [0] * (4 - count)
-
-    assert stage.run_one() is None
-
-
-def test_run_one_runs_one_async_handler_that_ends_at_once(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    done: list[int] = []
+def test_run_one_runs_one(stage: Stage, done: list[int], caplog: pytest.LogCaptureFixture) -> None:
+    """Also of async handlers that end at once."""
 
     @stage.onefold.job
     async def quick(number: int) -> None:
         done.append(number)
 
-    for number in range(6):
-        quick.enqueue(number)
+    ids = {quick.enqueue(number).id for number in range(6)}
+
     for count in range(1, 7):
-        assert stage.run_one() is not None
+        job = stage.run_one()
         assert len(done) == count
+        assert job.id in ids
+        assert job.state == "completed"
+        waiting = [job for job in enqueued(stage.onefold) if job.state == "ready"]
+        assert [job.attempt for job in waiting] == [0] * (6 - count)
+
+    assert stage.run_one() is None
     assert "no handler" not in caplog.text
 
 
@@ -469,8 +430,11 @@ def test_wipe_deletes_everything_and_keeps_the_installation(stage: Stage) -> Non
 # --- enqueued -------------------------------------------------------------------------------------
 
 
-def test_enqueued_lists_jobs_of_any_state_the_oldest_first(stage: Stage, work: Any) -> None:
-    ids = [work.enqueue(number).id for number in range(3)]
+def test_enqueued_lists_jobs_of_any_state_the_oldest_first_page_by_page(
+    stage: Stage, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.testing.jobs.PAGE", 2)
+    ids = [work.enqueue(number).id for number in range(5)]
     stage.run_one()
     stage.onefold.tenant("alice").enqueue("work")
 
@@ -481,15 +445,6 @@ def test_enqueued_lists_jobs_of_any_state_the_oldest_first(stage: Stage, work: A
     assert len(stage.call(enqueued, aenqueued, stage.onefold.tenant("alice"))) == 1
 
 
-def test_enqueued_reads_page_after_page(
-    stage: Stage, work: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onefold.testing.jobs.PAGE", 2)
-    ids = [work.enqueue(number).id for number in range(5)]
-
-    assert [job.id for job in stage.call(enqueued, aenqueued, stage.onefold)] == ids
-
-
 def asserted(stage: Stage, *args: Any, **options: Any) -> Any:
     return stage.call(assert_enqueued, aassert_enqueued, stage.onefold, *args, **options)
 
@@ -498,21 +453,15 @@ def refuted(stage: Stage, *args: Any, **options: Any) -> Any:
     return stage.call(refute_enqueued, arefute_enqueued, stage.onefold, *args, **options)
 
 
-def test_a_payload_matches_by_the_members_that_are_named(stage: Stage) -> None:
+def test_a_payload_matches_as_it_is_stored_by_the_members_that_are_named(stage: Stage) -> None:
     payload = {"user": {"id": 7, "name": "Ada"}, "tags": [1, 2]}
-    job_id = stage.onefold.enqueue("email", payload).id
+    typed = {"at": stage.clock.now, "id": UUID(int=7), "sizes": (1, 2), "one": Decimal("0.1")}
+    job_id = stage.onefold.enqueue("email", payload | typed).id
 
-    for wanted in ({}, {"user": {"id": 7}}, {"tags": [1, 2]}, payload):
+    for wanted in ({}, {"user": {"id": 7}}, {"tags": [1, 2]}, payload, typed):
         assert asserted(stage, "email", wanted).id == job_id
     for unlike in ({"user": 7}, {"tags": [1]}, {"other": None}, [7], "text"):
         refuted(stage, "email", unlike)
-
-
-def test_a_payload_matches_as_it_is_stored(stage: Stage) -> None:
-    payload = {"at": stage.clock.now, "id": UUID(int=7), "sizes": (1, 2), "one": Decimal("0.1")}
-    job_id = stage.onefold.enqueue("email", payload).id
-
-    assert asserted(stage, "email", payload).id == job_id
     refuted(stage, "email", {"at": stage.clock.now + HOUR})
 
 
