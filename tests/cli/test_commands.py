@@ -89,11 +89,14 @@ def test_the_package_is_the_command_line() -> None:
         ("serve", "postgresql://app:hush@db/orders"),
         ("worker", "postgresql://app:hush@db/orders"),
         ("migrate", "--database", "mysql://app:hush@db/orders", "--sql"),
+        ("worker", "open_shop:onefold"),
     ],
 )
 def test_a_password_in_the_wrong_place_is_not_repeated(
-    onefold_command: Run, arguments: tuple[str, ...]
+    onefold_command: Run, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
+    line = "onefold = Onefold('mysql://app:hush@db/orders')"
+    (tmp_path / "open_shop.py").write_text(f"from onefold import Onefold\n{line}\n")
     done = onefold_command(*arguments)
 
     assert done.returncode == 2

@@ -25,10 +25,6 @@ def test_the_file_is_the_nearest_that_speaks_of_onefold(tmp_path: Path) -> None:
     assert read_configuration(folder) == (path, {"concurrency": 3})
 
 
-def test_without_a_file_nothing_is_said(tmp_path: Path) -> None:
-    assert read_configuration(tmp_path).settings == {}
-
-
 def test_values_are_told_as_flags_would_be(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -96,10 +92,6 @@ def test_a_server_may_have_a_file_of_its_own(tmp_path: Path) -> None:
 
     said = {"port": 8080, "push_allow": "10.0.0.0/8,127.0.0.1"}
     assert read_configuration(tmp_path, "serve") == (path, said)
-
-
-def test_a_slip_in_a_file_of_its_own_is_named_too(tmp_path: Path) -> None:
-    (tmp_path / "onefold.toml").write_text("[serve]\nprot = 8080")
-
+    path.write_text("[serve]\nprot = 8080")
     with pytest.raises(InvalidInput, match=r"serve\.prot in .*onefold\.toml"):
         read_configuration(tmp_path, "serve")

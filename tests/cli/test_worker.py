@@ -73,7 +73,7 @@ def test_a_worker_says_what_it_does_and_is_listed_while_it_runs(
     start: Start, place: Place, operate: Operate
 ) -> None:
     worker = start(
-        "shop:onefold", "--name", "till", "--queues", "email,default:5", "--concurrency", "7"
+        "shop:parts.onefold", "--name", "till", "--queues", "email,default:5", "--concurrency", "7"
     )
 
     worker.wait_for("lands once")
@@ -185,21 +185,26 @@ def test_a_job_that_runs_may_end_when_the_worker_is_stopped(
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, marks=pytest.mark.prove), signal.SIGINT],
-    ids=lambda number: number.name,
+    ("number", "processes"),
+    [
+        (signal.SIGINT, "1"),
+        *(pytest.param(signal.SIGTERM, count, marks=pytest.mark.prove) for count in "12"),
+    ],
+    ids=str,
 )
-def test_a_second_signal_ends_it_now(start: Start, place: Place, number: signal.Signals) -> None:
+def test_a_second_signal_ends_it_now(
+    start: Start, place: Place, number: signal.Signals, processes: str
+) -> None:
     job_id = enqueue(place, "wait_for", path="never")
-    worker = start("shop:onefold")
+    worker = start("shop:onefold", "--processes", processes)
     worker.wait_for("waiting")
 
     worker.signal(number)
-    worker.wait_for(f"{number.name}: stopping")
+    worker.wait_for(f"onefold.worker: {number.name}: stopping")
     worker.signal(number)
 
     assert worker.end() == 128 + number
-    assert "ending now" in worker.hear_all()
+    assert "ending now" in worker.hear_all() or processes == "2"
     assert state(place, job_id) == "running"
 
 
@@ -264,21 +269,6 @@ def test_when_the_supervisor_is_killed_its_processes_stop(
 
 
 @pytest.mark.prove
-def test_a_second_signal_kills_what_is_supervised(start: Start, place: Place) -> None:
-    job_id = enqueue(place, "wait_for", path="never")
-    worker = start("shop:onefold", "--processes", "2")
-    worker.wait_for("waiting")
-
-    worker.signal(signal.SIGTERM)
-    worker.wait_for("onefold.worker: SIGTERM: stopping")
-    worker.signal(signal.SIGTERM)
-
-    assert worker.end() == 128 + signal.SIGTERM
-    worker.hear_all()
-    assert state(place, job_id) == "running"
-
-
-@pytest.mark.prove
 def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
     start: Start, place: Place, tmp_path: Path
 ) -> None:
@@ -306,6 +296,15 @@ def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
         ((), {}, "ONEFOLD_APP"),
         (("nowhere:onefold",), {}, "no module 'nowhere'"),
         (("broken:onefold",), {}, "The module 'broken' cannot be imported: KeyError('SHOP')"),
+        *(
+            (name, {}, "must be like module:app")
+            for name in [("",), ("shop",), ("shop:",), (":a",)]
+        ),
+        (("shop.nowhere:onefold",), {}, "no module 'shop.nowhere'"),
+        (("needy:onefold",), {}, "'needy' cannot be imported: ModuleNotFoundError"),
+        (("shop:nothing",), {}, "the module 'shop' has no 'nothing'"),
+        (("shop:parts.nothing",), {}, "has no 'nothing'"),
+        (("shop:log",), {}, "must be an Onefold object, but is of type Logger"),
         (("shop:onefold", "--lease", "soon"), {}, "--lease must be like 30s"),
         (("shop:onefold", "--queues", "a:0"), {}, "--queues must be a whole number from 1"),
         (("shop:onefold", "--log-format", "xml"), {}, "--log-format must be text or json"),
@@ -322,6 +321,7 @@ def test_bad_input_is_a_sentence_and_status_2(
     said: str,
 ) -> None:
     (tmp_path / "broken.py").write_text("import os\nos.environ['SHOP']\n")
+    (tmp_path / "needy.py").write_text("import no_such_module\n")
 
     done = onefold_command("worker", *arguments, **environment)
 

@@ -18,11 +18,13 @@ APP = """
 import asyncio
 import logging
 import os
+import types
 
 from onefold import Onefold
 
 log = logging.getLogger("app")
 onefold = Onefold({url!r}, schema={schema!r})
+parts = types.SimpleNamespace(onefold=onefold)
 
 
 @onefold.job

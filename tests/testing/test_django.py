@@ -1,8 +1,9 @@
-"""The mixin for Django's test cases, and `override` with Django's test client."""
+"""The mixin for Django's test cases, `manage.py test`, and `override` with the test client."""
 
 import re
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from tests.fixtures.colours import Store
@@ -65,6 +66,7 @@ urlpatterns = [
 """
 
 TESTS = """
+from datetime import timedelta
 from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase
 from onefold import UsageError
@@ -125,6 +127,11 @@ class Looking(OnefoldMixin, TestCase):
 class Running(OnefoldMixin, TransactionTestCase):
     def test_jobs_run_and_are_gone_afterwards(self):
         assert self.enqueued() == []
+        assert len(get_onefold().schedules.find()) == Mail.objects.count() == 0
+        get_onefold().schedules.save("daily", "0 0 * * *", kind="email")
+        with get_onefold().once("import", "a key") as claim:
+            assert claim.won
+            claim.result = 1
         self.client.post("/orders/7")
         self.client.post("/plain/8")
         aconfirm.enqueue(9)
@@ -158,16 +165,29 @@ class Running(OnefoldMixin, TransactionTestCase):
     async def test_an_awaited_worker(self):
         await aconfirm.aenqueue(7)
         assert len(await self.adrain()) == 1
-        assert await Mail.objects.acount() == 1
+        jobs = [await aconfirm.aenqueue(8), await confirm.aenqueue(9)]
+        async with get_onefold().worker():
+            for job in jobs:
+                await job.aresult(timeout=timedelta(seconds=60))
+        assert await Mail.objects.acount() == 3
 
     def test_another_database_for_onefold(self):
         onefold = get_onefold()
-        with onefold.override("sqlite:///elsewhere.db"):
+        with onefold.override(f"sqlite:///{self.id()}.db"):
             self.client.post("/plain/7")
             assert_enqueued(onefold, "confirm", {"order_id": 7})
             assert len(drain(onefold)) == 1
         assert Mail.objects.count() == 1
         self.refute_enqueued("confirm")
+"""
+
+MORE = """
+
+class Serialized(Running):
+    serialized_rollback = True
+
+class Cleared(Running):
+    available_apps = ["onefold.django", "shop"]
 """
 
 NAME_OF_TEST = re.compile(r"^    (?:async )?(?:def )?test_", re.MULTILINE)
@@ -181,10 +201,12 @@ def project(make_project: Callable[..., Project], store: Store) -> Project:
         ROOT_URLCONF="shop.urls",
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     )
+    database = project.settings["DATABASES"]["default"]
+    # A connection of Django's in a handler's thread is as good as one of ours.
+    database["CONN_MAX_AGE"] = None
     if store.dialect == "sqlite":
-        database = project.settings["DATABASES"]["default"]
         database["TEST"] = {"NAME": str(project.folder / "test.sqlite3")}
-        project.configure()
+    project.configure()
     project.write("shop/__init__.py", "")
     project.write("shop/models.py", MODELS)
     project.write("shop/jobs.py", JOBS)
@@ -198,6 +220,23 @@ def test_the_test_cases_of_a_project(project: Project) -> None:
 
     assert f"Ran {len(NAME_OF_TEST.findall(TESTS))} tests" in said
     assert "OK" in said
+
+
+@pytest.mark.prove
+def test_databases_are_emptied_cloned_kept_and_destroyed(project: Project, store: Store) -> None:
+    """Although tests leave jobs, keys and open connections behind."""
+    project.write("shop/tests.py", TESTS + MORE)
+    clones = ["--parallel", "2"]
+    for options in ([], [*clones, "--keepdb"], [*clones, "--keepdb"], clones):
+        assert "OK" in project.manage("test", "--noinput", *options)
+    if store.dialect == "sqlite":
+        left = [path.name for path in project.folder.glob("test*")]
+    else:
+        name = f"test_{store.url.rpartition('/')[2]}%"
+        with psycopg.connect(store.url) as connection:
+            query = "select datname from pg_database where datname like %s"
+            left = [row[0] for row in connection.execute(query, [name])]
+    assert left == []
 
 
 @pytest.mark.prove
