@@ -11,7 +11,7 @@ from onefold import Onefold
 from onefold.model.statistics import MINUTE, Tally
 from onefold.operations import statistics
 from tests.dashboard.seed import Seeded
-from tests.dashboard.shop_day import fill_day, save_workers
+from tests.dashboard.shop_day import fill_day
 from tests.dashboard.visiting import Visitor, parsed
 
 
@@ -94,20 +94,6 @@ def test_the_largest_backlogs_come_first(onefold: Onefold, seeded: Seeded, visit
     assert "long" in first
     assert "9 due" in first
     assert "email" in second
-
-
-def test_the_operator_sees_workers_and_a_tenant_does_not(onefold: Onefold, visit: Visitor) -> None:
-    save_workers(onefold)
-    onefold.enqueue("count", {})
-    onefold.tenant("acme").enqueue("count", {})
-    visit.log_in("read")
-    assert figure(visit, "Workers") == "2"
-    assert "web-1:3120" in visit.page.part("Workers").text
-
-    visit.log_in("read", "acme")
-
-    assert "Largest backlogs" in visit.page.texts("h2")
-    assert "Workers" not in visit.page.texts("h2")
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)

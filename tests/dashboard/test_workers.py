@@ -45,13 +45,15 @@ def test_a_worker_appears_with_the_job_that_it_runs_and_disappears_when_it_stops
 def test_only_the_operator_sees_workers(onefold: Onefold, visit: Visitor) -> None:
     save_workers(onefold)
     visit.log_in("read")
+    overview = visit.page.part("Workers")
+    assert (overview.one(".figure").text, "web-1:3120" in overview.text) == ("2", True)
     visit.click("Workers")
     assert len(visit.page.keys) == 2
     assert visit.main.all("form") == []
 
     visit.log_in("admin", "acme")
 
-    assert "Workers" not in visit.page.texts("nav a")
+    assert "Workers" not in visit.page.texts("nav a") + visit.page.texts("h2")
     visit.open("/workers")
     assert visit.status == 403
     assert "web-1" not in visit.page.raw

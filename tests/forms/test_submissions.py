@@ -181,19 +181,6 @@ def test_h227_a_big_upload_has_its_key_found(shop: Shop, client: httpx.Client) -
     assert shop.orders() == ["tea"]
 
 
-def test_h230_a_key_in_the_header_is_the_key_in_the_field(shop: Shop, client: httpx.Client) -> None:
-    key = new_key(client)
-
-    first = order(client, key)
-    second = client.post(
-        "/orders", data={"what": "tea", "note": ""}, headers={"Idempotency-Key": f'"{key}"'}
-    )
-
-    assert second.headers["Location"] == first.headers["Location"]
-    assert second.headers["Idempotent-Replayed"] == "true"
-    assert shop.orders() == ["tea"]
-
-
 def test_what_is_stored_does_not_name_the_session(
     shop: Shop, client: httpx.Client, store: Store
 ) -> None:

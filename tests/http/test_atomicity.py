@@ -1,12 +1,9 @@
 """One commit: the rows of a handler, and the answer."""
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import psycopg
 import pytest
-from fastapi.responses import Response
 
 from onefold import Onefold
 from onefold.web.fastapi import Once
@@ -14,7 +11,7 @@ from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.place import Place
 from tests.http.apps import fastapi_app, keyed_app
-from tests.http.apps_talk import Talk, part
+from tests.http.apps_talk import Talk, part, visited
 from tests.http.scenario_modes import LEASED_SQLITE, LIBRARIES, OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import OpenSite
 
@@ -38,24 +35,6 @@ AT_COMMIT = """
 create constraint trigger conflict after insert on {table}
 deferrable initially deferred for each row execute function "{schema}".conflict()
 """
-
-Post = Callable[[], Awaitable[Talk]]
-
-
-def handling(onefold: Onefold, handle: Callable[[Once], Awaitable[Any]]) -> Post:
-    """A joined route with this handler; gives a way to post to it."""
-
-    async def pay(once: Once) -> Any:
-        return await handle(once)
-
-    app = keyed_app(onefold, pay, transaction=onefold)
-
-    async def post() -> Talk:
-        talk = Talk(app, part())
-        await talk.run()
-        return talk
-
-    return post
 
 
 @JOINED
@@ -89,12 +68,12 @@ async def test_h141_h161_a_client_that_is_cut_off_after_the_commit_gets_the_answ
 async def test_h163_a_handler_that_writes_elsewhere_is_told_that_it_does(
     onefold: Onefold, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def elsewhere(_once: Once) -> str:
+    async def elsewhere(once: Once) -> str:
         return "written on a connection of its own"
 
-    post = handling(onefold, elsewhere)
+    app = keyed_app(onefold, elsewhere, transaction=onefold)
     with caplog.at_level(logging.WARNING, "onefold.web"):
-        await post()
+        await visited(app, b"")
 
     assert "POST /pay is joined, and its handler has not used once.connection" in caplog.text
 
@@ -158,43 +137,3 @@ async def test_h168_a_unique_constraint_of_the_applications_is_not_taken_for_our
     assert reply.status == 500
     assert effects.claims == []
     assert (await site.post()).status == 201
-
-
-async def test_h169_a_handler_has_a_key_for_others_that_is_the_same_in_every_attempt(
-    open_site: OpenSite,
-) -> None:
-    site = await open_site()
-    site.raises(ValueError("after the charge"))
-    await site.post()
-    site.succeeds()
-    await site.post()
-    await site.post(key="other")
-
-    keys = [once.key("charge") for once in site.shop.attempts]
-
-    assert keys[0] == keys[1] != keys[2]
-    assert (site.shop.attempts[0].fence or 0) < (site.shop.attempts[1].fence or 0)
-    assert "k" != keys[0] != site.shop.attempts[0].key("refund")
-
-
-@OURS
-@pytest.mark.parametrize("fails", [True, False])
-async def test_h170_h210_jobs_that_a_handler_enqueues_are_in_the_same_commit(
-    onefold: Onefold, effects: Effects, *, fails: bool
-) -> None:
-    async def handle(once: Once) -> Response:
-        job = await onefold.within(once.connection).aenqueue("report.make", {"order": 1})
-        if fails:
-            raise ValueError("oh")
-        return Response(status_code=202, headers={"Location": f"/jobs/{job.id}"})
-
-    post = handling(onefold, handle)
-    if fails:
-        with pytest.raises(ValueError, match="oh"):
-            await post()
-    else:
-        first, retry = await post(), await post()
-        assert (first.status, retry.status) == (202, 202)
-        assert first.headers["location"] == retry.headers["location"]
-
-    assert effects.jobs == ([] if fails else [("report.make", None)])

@@ -22,7 +22,7 @@ class Refused(Exception):
 @pytest.mark.parametrize(
     ("mode", "is_async"), [(OURS_SQLITE, False), (OURS_POSTGRES, True)], ids=str
 )
-async def test_what_a_request_enqueues_within_is_committed_or_rolled_back_with_it(
+async def test_h170_h210_what_a_request_enqueues_within_is_committed_or_rolled_back_with_it(
     onefold: Onefold, *, is_async: bool
 ) -> None:
     fails = [True, False]

@@ -105,88 +105,55 @@ def twins(make: Twins) -> None:
     ALL[make.__name__] = make
 
 
-@twins
-def id_in_payload(desk: Desk) -> tuple[Twin, Twin]:
-    def bad() -> None:
-        booking = desk.replaced()
-        desk.onefold.enqueue("charge", {"booking": booking, "seats": 1}, unique_key="7")
-
-    def good(run: Run) -> None:
-        desk.leave_gap()
-        with run.transaction() as tx:
-            booking = desk.replace(tx)
-            run.within().enqueue("charge", {"booking": booking, "seats": 1})
-
-    return bad, good
+def _token(desk: Desk) -> str:
+    """A text that only the first attempt stores."""
+    token = str(uuid4())
+    desk.kept(token)
+    return token
 
 
-@twins
-def id_in_unique_key(desk: Desk) -> tuple[Twin, Twin]:
-    def bad() -> None:
-        desk.onefold.enqueue("charge", unique_key=f"booking-{desk.replaced()}")
-
-    def good(run: Run) -> None:
-        desk.leave_gap()
-        with run.transaction() as tx:
-            booking = desk.replace(tx)
-            run.within().enqueue("charge", unique_key=f"booking-{booking}")
-
-    return bad, good
+def in_step_name(_: Desk, run: Run, name: object) -> None:
+    run.step(f"charge-{name}", effect, "charge", 7, key="7")
 
 
-@twins
-def id_in_effect(desk: Desk) -> tuple[Twin, Twin]:
-    def bad(run: Run) -> None:
-        effect("mail", {"booking": desk.replaced()}, key=run.key("mail"))
-
-    def good(run: Run) -> None:
-        desk.leave_gap()
-        effect("mail", {"booking": desk.kept()}, key=run.key("mail"))
-
-    return bad, good
-
-
-@twins
-def id_in_url_and_key(desk: Desk) -> tuple[Twin, Twin]:
-    def charge(booking: int) -> None:
-        desk.shop.post(f"bookings/{booking}/charges", 7, f"charge-{booking}")
-
-    def bad() -> None:
-        charge(desk.replaced())
-
-    def good() -> None:
-        desk.leave_gap()
-        charge(desk.kept())
-
-    return bad, good
+USES: dict[str, tuple[Callable[[Desk], object], Callable[[Desk, Run, Any], object]]] = {
+    "id_in_payload": (
+        Desk.replaced,
+        lambda desk, _, name: desk.onefold.enqueue("charge", {"booking": name}, unique_key="7").id,
+    ),
+    "id_in_unique_key": (
+        Desk.replaced,
+        lambda desk, _, name: desk.onefold.enqueue("charge", unique_key=f"booking-{name}").id,
+    ),
+    "id_in_effect": (
+        Desk.replaced,
+        lambda _, run, name: effect("mail", {"booking": name}, key=run.key("mail")),
+    ),
+    "id_in_url_and_key": (
+        Desk.replaced,
+        lambda desk, _, name: desk.shop.post(f"bookings/{name}/charges", 7, f"charge-{name}"),
+    ),
+    "id_in_step_name": (_token, in_step_name),
+    "id_in_result": (_token, lambda _, __, name: {"booking": name}),
+}
+"""What a wrong handler names its row by, and where; a correct one by the id that is stored."""
 
 
-@twins
-def id_in_step_name(desk: Desk) -> tuple[Twin, Twin]:
-    def bad(run: Run) -> None:
-        token = str(uuid4())
-        desk.kept(token)
-        run.step(f"charge-{token}", effect, "charge", 7, key="7")
+def _using(name_of: Any, use: Any) -> Twins:
+    def make(desk: Desk) -> tuple[Twin, Twin]:
+        def bad(run: Run) -> Any:
+            return use(desk, run, name_of(desk))
 
-    def good(run: Run) -> None:
-        desk.leave_gap()
-        run.step(f"charge-{desk.kept()}", effect, "charge", 7, key="7")
+        def good(run: Run) -> Any:
+            desk.leave_gap()
+            return use(desk, run, desk.kept())
 
-    return bad, good
+        return bad, good
+
+    return make
 
 
-@twins
-def id_in_result(desk: Desk) -> tuple[Twin, Twin]:
-    def bad() -> dict[str, str]:
-        token = str(uuid4())
-        desk.kept(token)
-        return {"token": token}
-
-    def good() -> dict[str, int]:
-        desk.leave_gap()
-        return {"booking": desk.kept()}
-
-    return bad, good
+ALL |= {name: _using(*use) for name, use in USES.items()}
 
 
 @twins
