@@ -1,16 +1,17 @@
-"""Workers as a company runs them: processes with flags, an environment, files, logs and signals."""
+"""Workers as processes with flags, an environment, files, logs and signals; and `run_worker`."""
 
 import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
-from tests.cli.conftest import Operate, Run
+from tests.cli.conftest import Done, Operate, Run, run_apart
 from tests.cli.workers import Process, write_app
 from tests.faults.servers import until
 from tests.fixtures.place import Place, make_too_new
@@ -372,3 +373,53 @@ def pid_in(line: str) -> int:
 
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     os.kill(pid, number)
+
+
+BEGINNING = """
+import os, signal, threading
+from onefold import Onefold
+
+onefold = Onefold({url!r}, schema={schema!r})
+before = signal.getsignal(signal.SIGTERM)
+done = threading.Event()
+
+@onefold.job
+async def ask_to_stop() -> None:
+    print("asked", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+@onefold.job
+def finish() -> None:
+    done.set()
+"""
+
+IN_THE_MAIN_THREAD = """
+ask_to_stop.enqueue()
+onefold.run_worker(concurrency=1)
+print("stopped", signal.getsignal(signal.SIGTERM) is before)
+"""
+
+IN_ANOTHER_THREAD = """
+finish.enqueue()
+threading.Thread(target=onefold.run_worker, daemon=True).start()
+print(done.wait(120), signal.getsignal(signal.SIGTERM) is before)
+"""
+
+
+def run(place: Place, folder: Path, program: str) -> Done:
+    beginning = BEGINNING.format(url=place.url, schema=place.schema)
+    return run_apart(sys.executable, "-c", beginning + program, folder=folder)
+
+
+def test_a_program_goes_on_when_its_worker_was_stopped(place: Place, tmp_path: Path) -> None:
+    done = run(place, tmp_path, IN_THE_MAIN_THREAD)
+
+    assert (done.returncode, done.stdout) == (0, "asked\nstopped True\n"), done.stderr
+    with place.open() as onefold:
+        assert [job.state for job in onefold.find()] == ["completed"]
+
+
+def test_in_another_thread_it_leaves_signals_alone(place: Place, tmp_path: Path) -> None:
+    done = run(place, tmp_path, IN_ANOTHER_THREAD)
+
+    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr

@@ -1,13 +1,18 @@
-"""A server that does what a test says, request by request: answers, cuts, trickles, is silent."""
+"""Servers that do what a test says, or cut every wire by lot: answers, cuts, trickles, silence."""
 
 import contextlib
 import json
+import random
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from contextlib import contextmanager, suppress
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Literal, NamedTuple, Self
+
+from tests.client.scripted import Act, Asked, Cut, Scripted
 
 
 class Asked(NamedTuple):
@@ -165,3 +170,66 @@ def refusing() -> Generator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     yield f"http://127.0.0.1:{port}"
+
+
+Fate = Literal["pass", "before send", "mid request", "after commit", "mid response"]
+
+FATES: tuple[Fate, ...] = ("pass", "before send", "mid request", "after commit", "mid response")
+
+
+class Cutting(Scripted):
+    """Listens on a port of its own, and decides about each request that comes."""
+
+    def __init__(self, port: int, *, seed: int, passing: float = 0.4) -> None:
+        self._port = port
+        self._dice = random.Random(seed)
+        self._passing = passing
+        self.fates: Counter[Fate] = Counter()
+        super().__init__(self._exchange)
+
+    def _exchange(self, asked: Asked) -> Act:
+        fate = self._fate()
+        if fate == "before send":
+            return Cut()
+        with (
+            suppress(OSError, HTTPException),
+            socket.create_connection(("127.0.0.1", self._port)) as server,
+        ):
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            request = _request(asked)
+            if fate == "mid request":
+                server.sendall(self._beginning(request))
+                return Cut()
+            server.sendall(request)
+            answer = _answer(server)
+            if fate == "mid response":
+                return Cut(self._beginning(answer))
+            if fate == "pass":
+                return answer
+        return Cut()
+
+    def _fate(self) -> Fate:
+        with self._lock:
+            fate = "pass" if self._dice.random() < self._passing else self._dice.choice(FATES[1:])
+            self.fates[fate] += 1
+            return fate
+
+    def _beginning(self, message: bytes) -> bytes:
+        with self._lock:
+            return message[: self._dice.randrange(1, len(message))]
+
+
+def _request(asked: Asked) -> bytes:
+    lines = [f"{asked.method} {asked.path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in asked.headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + asked.body
+
+
+def _answer(server: socket.socket) -> bytes:
+    """A whole answer; an error where the server has gone before it was whole."""
+    response = HTTPResponse(server)
+    response.begin()
+    body = response.read()
+    lines = [f"HTTP/1.1 {response.status} Said"]
+    lines += [f"{name}: {value}" for name, value in response.getheaders()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body

@@ -20,7 +20,7 @@ import pytest
 
 from onefold import Enqueued, NewJob
 from onefold.client import AsyncClient, Client
-from tests.client.cutting import FATES, Cutting
+from tests.client.scripted import FATES, Cutting
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
 from tests.fixtures.serving import Serving, serving

@@ -1,19 +1,30 @@
-"""A server's events over HTTP: told as they happen, and over every connection that ends."""
+"""A server's events over HTTP: read in pieces, told as they happen, over all connections."""
 
 import asyncio
 import contextlib
 import gc
 import threading
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onefold import InvalidInput
-from onefold.client import AsyncClient, Client, NotAuthorized, ServerError, Unreachable
+from onefold.client import (
+    AsyncClient,
+    Client,
+    NotAuthorized,
+    ServerError,
+    Unreachable,
+    event_stream,
+)
 from onefold.client import events as client_events
 from onefold.client.connection import Connection, RetryPolicy
+from onefold.client.event_stream import EventBlock, EventStream, NotEvents
 from onefold.client.events import (
     EventFilter,
     EventListener,
@@ -303,3 +314,43 @@ def test_a_stream_that_was_heard_is_waited_for_anew() -> None:
         assert opens(procedure.send(None))
     with pytest.raises(Unreachable, match="tried 2 times"):
         procedure.throw(away)
+
+
+TEXT = (
+    "retry: 3000\nid: a-0\n: listening\n\n"
+    "id: a-1\r\nevent: job.ended\r\ndata: {\r\ndata:  1}\r\n\r\n"
+    "event:tight\rdata:x\r\r"
+    "data\nunknown: 1\nretry: soon\nid: b\x00\n\n"
+    ": still here\n\n"
+    "data: ü\n\ndata: never ended\n"
+).encode()
+
+BLOCKS = [
+    EventBlock(id="a-0", retry=3000),
+    EventBlock(name="job.ended", data="{\n 1}", id="a-1"),
+    EventBlock(name="tight", data="x"),
+    EventBlock(),
+    EventBlock(),
+    EventBlock(data="ü"),
+]
+
+
+@given(st.lists(st.integers(min_value=0, max_value=len(TEXT))))
+def test_blocks_are_the_same_wherever_the_bytes_are_cut(cuts: list[int]) -> None:
+    stream = EventStream()
+    places = [0, *sorted(cuts), len(TEXT)]
+
+    pieces = [TEXT[start:end] for start, end in pairwise(places)]
+
+    assert [block for piece in pieces for block in stream.feed(piece)] == BLOCKS
+
+
+@pytest.mark.parametrize("text", [b"x" * 200, b"data: " + b"x" * 60 + b"\n", b"data: x\n" * 20])
+def test_what_never_ends_is_no_stream_of_events(
+    text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "LONGEST", 50)
+    stream = EventStream()
+
+    with pytest.raises(NotEvents, match="more than 50 bytes"):
+        stream.feed(text)

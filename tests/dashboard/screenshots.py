@@ -11,8 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from onefold import Onefold
 from tests.dashboard.seed import Seeded, in_thread
-from tests.dashboard.seed_keys import detail, seed_keys
-from tests.dashboard.shop_day import fill_day, save_queues, save_workers
+from tests.dashboard.seed_keys import detail, fill_day, save_queues, save_workers, seed_keys
 from tests.fixtures.colours import Store
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

@@ -13,8 +13,7 @@ from onefold.server.dashboard.pages import dead
 from onefold.testing.jobs import drain
 from tests.dashboard.conftest import LogIn
 from tests.dashboard.seed import Seeded, bury, in_thread, states
-from tests.dashboard.seed_keys import detail, pages, seed_keys
-from tests.dashboard.shop_day import fill_day
+from tests.dashboard.seed_keys import detail, fill_day, pages, seed_keys
 from tests.dashboard.visiting import SECRET
 from tests.fixtures.browser import PATIENCE
 from tests.fixtures.colours import Dialect, Store

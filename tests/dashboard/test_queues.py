@@ -8,7 +8,7 @@ import pytest
 from onefold import Onefold, Queue
 from onefold.model.queue import QueueSettings
 from tests.dashboard.seed import LEASE, Seeded
-from tests.dashboard.shop_day import SECRET, save_queues
+from tests.dashboard.seed_keys import SECRET, save_queues
 from tests.dashboard.visiting import Visitor
 
 

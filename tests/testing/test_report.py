@@ -1,13 +1,29 @@
-"""The report: what it says about a finding, about a passing check, and about wrong input."""
+"""How a check runs and what it reports: options, findings, threads, event loops, time, its end."""
 
-from datetime import timedelta
+import asyncio
+import os
+import signal
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import flask
 import pytest
 
-from onefold import Defer, InvalidInput, Run, UsageError
-from onefold.testing import NotIdempotent, assert_idempotent, effect, enqueued
+from onefold import Defer, InvalidInput, Onefold, Run, Unique, UsageError
+from onefold.testing import (
+    Coverage,
+    NotIdempotent,
+    RouteRequest,
+    aassert_idempotent,
+    assert_idempotent,
+    effect,
+    enqueued,
+)
 from tests.testing.zoo import Shop
 
 HERE = Path(__file__)
@@ -173,3 +189,327 @@ def test_work_that_is_deferred_without_end_after_a_crash_is_found(shop: Shop) ->
 
     with pytest.raises(NotIdempotent, match=r"the work does not end: .* busy or deferred"):
         assert_idempotent(wait_for_ever)
+
+
+PAY = "insert into payment (order_id, amount) values (7, 5)"
+ONCE = "insert into receipt values (7, 'paid') on conflict do nothing"
+
+on_sqlite = pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
+
+
+def _transact(shop: Shop, *statements: str) -> None:
+    with closing(shop.connect()) as connection:
+        for sql in statements:
+            connection.execute(sql)
+        connection.commit()
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"given": 3}, "given must be a function"),
+        ({"onefold": 3}, "onefold must be an Onefold"),
+        ({"database": "mysql://x"}, "database must be a URL of SQLite or PostgreSQL"),
+        ({"connect": 3}, "connect must be a function"),
+        ({"connect": sqlite3.connect}, "connect is for functions that take a connection"),
+        ({"ignore": "updated_at"}, "ignore must be a list of columns"),
+        ({"ignore": ["payment.amuont"]}, r"ignore names columns that no table has: .*amuont"),
+        ({"recorders": [3]}, "recorders must be a list of lists"),
+        ({"followed_by": "x"}, "followed_by must be a list"),
+        ({"followed_by": [3]}, "followed_by must be calls of the job"),
+        ({"max_crash_points": 0}, "max_crash_points must be a whole number from 1"),
+        ({"seed": "x"}, "seed must be a whole number"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_refused(
+    shop: Shop, options: dict[str, Any], said: str
+) -> None:
+    @shop.onefold.job
+    def good() -> None:
+        effect("mail", key="7")
+
+    with pytest.raises((InvalidInput, UsageError), match=said):
+        assert_idempotent(good, **options)
+    assert enqueued(shop.onefold) == []
+
+
+@on_sqlite
+def test_a_route_that_refuses_the_request_proves_nothing(shop: Shop) -> None:
+    app = flask.Flask("shop")
+
+    @app.post("/orders")
+    def order() -> Any:
+        _transact(shop, "select 1 from account")
+        return "log in first", 401
+
+    with pytest.raises(UsageError, match=r"status 401: b'log in first'\. The check needs"):
+        assert_idempotent(app, RouteRequest("POST", "/orders"), onefold=shop.onefold)
+
+
+@on_sqlite
+def test_an_async_function_prepares_each_scenario(shop: Shop) -> None:
+    prepared: list[int] = []
+
+    async def given() -> None:
+        prepared.append(1)
+
+    @shop.onefold.job
+    def good() -> None:
+        effect("mail", key="7")
+
+    assert_idempotent(good, given=given)
+    assert len(prepared) > 2
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+def test_a_job_whose_unique_key_is_held_is_checked(shop: Shop) -> None:
+    @shop.onefold.job(unique=Unique())
+    def good(number: int) -> None:
+        effect("mail", number, key="7")
+
+    held = good.enqueue(7)
+
+    delayed = good.using(delay=timedelta(hours=1)).call(7)
+    assert assert_idempotent(good, delayed).crash_points == 2
+    assert [job.id for job in enqueued(shop.onefold)] == [held.id]
+
+
+def test_a_job_that_is_delivered_again_after_a_later_one(shop: Shop) -> None:
+    """The first delivery has done its work, and died before it could report it."""
+    change = shop.sql("update purchase set status = ? where id = 7")
+
+    @shop.onefold.job
+    def bad(status: str) -> None:
+        with shop.connect() as tx:
+            tx.execute(change, (status,))
+
+    @shop.onefold.job
+    def good(status: str, run: Run) -> None:
+        with run.transaction() as tx:
+            tx.execute(change, (status,))
+
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(bad, "paid", followed_by=[bad.call("shipped")])
+    (found,) = caught.value.findings
+    assert found.scenario == "Delivered again after the work that followed it"
+    assert "status='paid' instead of 'shipped'" in found.differences[0]
+    assert found.advice.startswith("a late duplicate has changed what later work left")
+    assert_idempotent(good, "paid", followed_by=[good.call("shipped")])
+
+
+# --- threads and event loops ----------------------------------------------------------------------
+
+
+def _in_pool(shop: Shop, sql: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_transact, shop, sql).result()
+
+
+def _in_thread(shop: Shop, sql: str) -> None:
+    thread = threading.Thread(target=_transact, args=(shop, sql))
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("work", [_in_pool, _in_thread])
+def test_the_statements_of_threads_are_seen(shop: Shop, work: Any) -> None:
+    @shop.onefold.job
+    def bad() -> None:
+        work(shop, PAY)
+
+    @shop.onefold.job
+    def good() -> None:
+        work(shop, ONCE)
+
+    with pytest.raises(NotIdempotent):
+        assert_idempotent(bad)
+    assert assert_idempotent(good).crash_points == 3
+
+
+def test_blocking_calls_of_an_async_handler_overlap(shop: Shop) -> None:
+    @shop.onefold.job
+    async def bad() -> None:
+        with closing(shop.connect()) as connection:
+            found = connection.execute("select 1 from payment where order_id = 7").fetchone()
+        if found is None:
+            _transact(shop, PAY)
+
+    with pytest.raises(NotIdempotent) as caught:
+        assert_idempotent(bad)
+    assert {each.scenario.split(",")[0] for each in caught.value.findings} == {"Frozen here"}
+
+
+# --- SQLite: statements that are not read to their end --------------------------------------------
+
+
+@on_sqlite
+def test_a_crash_ends_statements_that_are_not_read_to_their_end(shop: Shop) -> None:
+    """A closed connection of sqlite3 keeps the locks of its statements."""
+    path = shop.onefold.context.database.url.removeprefix("sqlite:///")
+
+    @shop.onefold.job
+    def good() -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("begin immediate")
+            if connection.execute(f"{ONCE} returning order_id").fetchone():
+                connection.execute(PAY)
+            connection.execute("commit")
+
+    assert assert_idempotent(good).crash_points == 4
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+@on_sqlite
+@pytest.mark.parametrize("kind", ["text", "number"])
+def test_the_present_time_is_not_compared_also_if_it_has_whole_seconds(
+    shop: Shop, kind: str
+) -> None:
+    started = datetime.now(UTC)
+    number = 0
+
+    def now() -> object:
+        """Two clean runs are in the same second, and later ones are not."""
+        moment = started + timedelta(seconds=1 if number > 3 else 0)
+        return f"{moment:%Y-%m-%d %H:%M:%S}" if kind == "text" else int(moment.timestamp())
+
+    @shop.onefold.job
+    def good() -> None:
+        nonlocal number
+        number += 1
+        with shop.connect() as tx:
+            tx.execute(
+                "insert into receipt values (7, ?) on conflict (order_id) do update set"
+                " text = excluded.text",
+                (str(now()),),
+            )
+
+    assert_idempotent(good)
+
+
+# --- its end --------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_creates_tables_is_checked(shop: Shop) -> None:
+    """In any order: on SQLite, tables of the same names are at other places of the file then."""
+    calls: list[int] = []
+
+    def archive(statement: str) -> None:
+        calls.append(1)
+        for name in sorted(("old_order", "old_customer"), reverse=len(calls) % 2 == 0):
+            _transact(shop, f"create table if not exists {name} (id integer unique)")
+        _transact(shop, statement)
+
+    @shop.onefold.job
+    def good() -> None:
+        archive("insert into old_order values (7) on conflict do nothing")
+
+    @shop.onefold.job
+    def bad() -> None:
+        archive("insert into old_order select max(id) + 1 from old_order")
+
+    assert assert_idempotent(good).crash_points == 7
+    _transact(shop, "drop table if exists old_order")
+    with pytest.raises(NotIdempotent, match=r"row of old_order, once too many"):
+        assert_idempotent(bad)
+
+
+def test_a_check_may_be_the_first_use_of_a_file(tmp_path: Path) -> None:
+    with Onefold(f"sqlite:///{tmp_path / 'new.db'}") as onefold:
+
+        @onefold.job
+        def send(run: Run) -> None:
+            effect("mail", key=run.key("mail"))
+
+        assert_idempotent(send)
+
+        assert enqueued(onefold) == []
+
+
+@on_sqlite
+def test_a_check_does_not_wait_for_the_disk(shop: Shop) -> None:
+    found: set[int] = set()
+
+    @shop.onefold.job
+    def pay(run: Run) -> None:
+        with closing(shop.connect()) as own, run.transaction() as tx:
+            for connection in (own, tx):
+                found.update(connection.execute("pragma synchronous").fetchone())
+            tx.execute(PAY)
+
+    assert_idempotent(pay)
+
+    assert found == {0}
+
+
+@on_sqlite
+def test_an_interrupt_puts_the_rows_back(shop: Shop) -> None:
+    calls: list[int] = []
+
+    @shop.onefold.job
+    def interrupted() -> None:
+        calls.append(1)
+        _transact(shop, PAY)
+        if len(calls) >= 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        assert_idempotent(interrupted)
+    with closing(shop.connect()) as connection:
+        assert connection.execute("select count(*) from payment").fetchone() == (0,)
+    assert enqueued(shop.onefold) == []
+
+
+@on_sqlite
+async def test_a_check_that_is_cancelled_ends_and_puts_the_rows_back(shop: Shop) -> None:
+    hangs = asyncio.Event()
+
+    @shop.onefold.job
+    async def waits(run: Run) -> None:
+        effect("mail", key="7")
+        if run.attempt > 1:
+            hangs.set()
+            await asyncio.Event().wait()
+
+    work = asyncio.ensure_future(aassert_idempotent(waits))
+    await hangs.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert enqueued(shop.onefold) == []
+
+
+@on_sqlite
+def test_two_checks_at_the_same_time_run_one_after_the_other(shop: Shop) -> None:
+    @shop.onefold.job
+    def good() -> None:
+        _transact(shop, ONCE)
+
+    async def check() -> tuple[Coverage, Coverage]:
+        return await asyncio.gather(aassert_idempotent(good), aassert_idempotent(good))
+
+    before = sqlite3.connect
+    first, second = asyncio.run(check())
+    assert first.deliveries == second.deliveries
+    assert sqlite3.connect is before
+
+
+@on_sqlite
+def test_a_check_inside_of_a_handler_is_refused(shop: Shop) -> None:
+    @shop.onefold.job
+    def inner() -> None:
+        effect("mail", key="7")
+
+    @shop.onefold.job
+    def outer() -> None:
+        assert_idempotent(inner)
+
+    with pytest.raises(UsageError, match="cannot check another one"):
+        assert_idempotent(outer)

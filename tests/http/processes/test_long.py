@@ -1,4 +1,4 @@
-"""Handlers that take longer than a lease."""
+"""A hundred identical requests over four server processes, and handlers that outlast a lease."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,8 +6,9 @@ import pytest
 
 from onefold.claims import Won
 from onefold.effects.lease_keeper import LeaseKeeper
+from tests.fixtures.patience import LOCK
 from tests.http.processes.app import WHO
-from tests.http.processes.site import Site
+from tests.http.processes.site import Call, Said, Site
 from tests.kill.workers import until
 
 LEASE = timedelta(seconds=1.5)
@@ -53,3 +54,36 @@ def test_h148_a_beat_that_fails_for_whatever_reason_is_tried_again(site: Site) -
         heart.let_go(beat)
 
     assert not failures
+
+
+SIZE = 100
+SERVERS = 4
+
+
+@pytest.mark.parametrize("path", ["/joined", pytest.param("/resume", marks=pytest.mark.prove)])
+def test_h113_of_a_hundred_at_once_one_runs_and_none_fails(site: Site, path: str) -> None:
+    servers = [site.start(lease=LOCK) for _ in range(SERVERS)]
+    calls = [Call(servers[n % SERVERS].port, path, "k") for n in range(SIZE)]
+
+    for call in calls:
+        call.go()
+    answers = [call.answer() for call in calls]
+
+    first = check(site, answers)
+    for server in servers:
+        retry = server.post(path, "k")
+        assert (retry.status, retry.body) == (first.status, first.body)
+        assert retry.is_replay
+
+
+def check(site: Site, answers: list[Said]) -> Said:
+    """One has run; the others were told so, or what it answered."""
+    (first,) = [said for said in answers if said.status == 200 and not said.is_replay]
+    for said in answers:
+        if said.status == 200:
+            assert said.body == first.body
+        else:
+            assert (said.status, said.code) == (409, "in_progress")
+            assert int(said.headers["retry-after"]) >= 1
+    assert site.ledger.count("began") == 1
+    return first
