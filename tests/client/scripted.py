@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Literal, NamedTuple, Self
 
-from tests.client.scripted import Act, Asked, Cut, Scripted
-
 
 class Asked(NamedTuple):
     """A request as it came."""

@@ -1,4 +1,4 @@
-"""Handlers with known bugs, and their correct twins."""
+"""Handlers with known bugs; without `is_bad`, each is its correct twin."""
 
 import asyncio
 import urllib.request
@@ -14,7 +14,11 @@ from onefold import Defer, Onefold, Run, is_unique_violation
 from onefold.testing import effect
 
 Handler: TypeAlias = Any
-Pair: TypeAlias = tuple[Handler, Handler]
+"""A function, or a job that is declared already."""
+
+
+Make: TypeAlias = Callable[..., Handler]
+"""Makes a handler of a shop, bad or good."""
 
 
 class Shop(msgspec.Struct):
@@ -69,66 +73,51 @@ TABLES = (
     "insert into purchase values (7, 'new', '')",
 )
 
-ZOO: dict[str, Callable[[Shop], Pair]] = {}
+ZOO: dict[str, Make] = {}
 
 
-def animal(make: Callable[[Shop], Pair]) -> None:
-    """Its two handlers are jobs of the shop, unless they are declared already."""
-
-    def declared(shop: Shop) -> Pair:
-        bad, good = make(shop)
-        return (
-            shop.onefold.job(bad),
-            good if hasattr(good, "enqueue") else shop.onefold.job(good),
-        )
-
-    ZOO[make.__name__] = declared
+def animal(make: Make) -> None:
+    ZOO[make.__name__] = make
 
 
 @animal
-def check_then_act(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
+def check_then_act(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int) -> None:
         with shop.connect() as tx:
+            if not is_bad:
+                shop.keep_receipt(tx, order_id)
+                return
             found = tx.execute(shop.sql("select 1 from payment where order_id = ?"), (order_id,))
             if found.fetchone() is None:
                 shop.pay(tx, order_id)
 
-    def good(order_id: int) -> None:
-        with shop.connect() as tx:
-            shop.keep_receipt(tx, order_id)
-
-    return bad, good
+    return handler
 
 
 @animal
-def record_before_effect(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
+def record_before_effect(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int) -> None:
+        if not is_bad:
+            effect("mail", order_id, key=f"mail:{order_id}")
         with shop.connect() as tx:
             stored = shop.keep_receipt(tx, order_id)
-        if stored.rowcount:
+        if is_bad and stored.rowcount:
             effect("mail", order_id, key=f"mail:{order_id}")
 
-    def good(order_id: int) -> None:
-        effect("mail", order_id, key=f"mail:{order_id}")
-        with shop.connect() as tx:
-            shop.keep_receipt(tx, order_id)
-
-    return bad, good
+    return handler
 
 
 @animal
-def key_per_attempt(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
-        effect("charge", order_id, key=f"{order_id}:{run.attempt}")
+def key_per_attempt(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
+        key = f"{order_id}:{run.attempt}" if is_bad else run.key("charge")
+        effect("charge", order_id, key=key)
 
-    def good(order_id: int, run: Run) -> None:
-        effect("charge", order_id, key=run.key("charge"))
-
-    return bad, good
+    return handler
 
 
 @animal
-def swallowed_conflict(shop: Shop) -> Pair:
+def swallowed_conflict(shop: Shop, *, is_bad: bool) -> Handler:
     def bad(order_id: int) -> None:
         try:
             with shop.connect() as tx:
@@ -145,27 +134,23 @@ def swallowed_conflict(shop: Shop) -> Pair:
             shop.add_receipt(tx, order_id)
             shop.debit(tx, 1)
 
-    return bad, good
+    return bad if is_bad else good
 
 
 @animal
-def commit_inside(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
-        with shop.connect() as tx:
+def commit_inside(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
+        with shop.connect() if is_bad else run.transaction() as tx:
             shop.pay(tx, order_id)
-            tx.commit()
+            if is_bad:
+                tx.commit()
             shop.keep_receipt(tx, order_id)
 
-    def good(order_id: int, run: Run) -> None:
-        with run.transaction() as tx:
-            shop.pay(tx, order_id)
-            shop.add_receipt(tx, order_id)
-
-    return bad, good
+    return handler
 
 
 @animal
-def read_modify_write(shop: Shop) -> Pair:
+def read_modify_write(shop: Shop, *, is_bad: bool) -> Handler:
     def bad() -> None:
         with shop.connect() as tx:
             shop.read_and_debit(tx)
@@ -174,196 +159,154 @@ def read_modify_write(shop: Shop) -> Pair:
         with run.transaction() as tx:
             shop.debit(tx, 1)
 
-    return bad, good
+    return bad if is_bad else good
 
 
 @animal
-def mail_inside_transaction(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
+def mail_inside_transaction(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
         with run.transaction() as tx:
             shop.add_receipt(tx, order_id)
-            effect("mail", order_id)
+            if is_bad:
+                effect("mail", order_id)
+            else:
+                run.within().enqueue("mail", {"order": order_id})
 
-    def good(order_id: int, run: Run) -> None:
-        with run.transaction() as tx:
-            shop.add_receipt(tx, order_id)
-            run.within().enqueue("mail", {"order": order_id})
-
-    return bad, good
+    return handler
 
 
 @animal
-def once_per_delivery(shop: Shop) -> Pair:
+def once_per_delivery(shop: Shop, *, is_bad: bool) -> Handler:
     """The scope of a key is a delivery, and should be the order."""
 
-    def bad(order_id: int, run: Run) -> None:
-        with shop.onefold.once("mail", f"{order_id}:{run.fence}", takeover="rerun"):
-            effect("mail", order_id)
+    def handler(order_id: int, run: Run) -> None:
+        key = f"{order_id}:{run.fence}" if is_bad else str(order_id)
+        with shop.onefold.once("mail", key, takeover="rerun"):
+            effect("mail", order_id, key=None if is_bad else run.key("mail"))
 
-    def good(order_id: int, run: Run) -> None:
-        with shop.onefold.once("mail", str(order_id), takeover="rerun"):
-            effect("mail", order_id, key=run.key("mail"))
-
-    return bad, good
+    return handler
 
 
 @animal
-def late_writer(shop: Shop) -> Pair:
+def late_writer(shop: Shop, *, is_bad: bool) -> Handler:
     """A delivery that lost its lease writes after its successor."""
 
-    def bad(order_id: int) -> None:
+    def handler(order_id: int, run: Run) -> None:
         with shop.connect() as tx:
             is_new = not shop.has_receipt(tx, order_id)
         if is_new:
-            with shop.connect() as tx:
+            with shop.connect() if is_bad else run.transaction() as tx:
                 shop.debit(tx, 1)
                 shop.keep_receipt(tx, order_id)
 
-    def good(order_id: int, run: Run) -> None:
-        with shop.connect() as tx:
-            is_new = not shop.has_receipt(tx, order_id)
-        if is_new:
-            with run.transaction() as tx:
-                shop.debit(tx, 1)
-                shop.add_receipt(tx, order_id)
-
-    return bad, good
+    return handler
 
 
 @animal
-def answer_lost_taken_for_failure(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
+def answer_lost_taken_for_failure(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
+        status = "paid"
         try:
             shop.post("charges", order_id, run.key("charge"))
-            status = "paid"
         except OSError:
+            if not is_bad:
+                raise
             status = "failed"
         with run.transaction() as tx:
             shop.add_receipt(tx, order_id, status)
 
-    def good(order_id: int, run: Run) -> None:
-        shop.post("charges", order_id, run.key("charge"))
+    return handler
+
+
+@animal
+def enqueue_apart(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
+        if is_bad:
+            shop.onefold.enqueue("mail", {"order": order_id})
         with run.transaction() as tx:
             shop.add_receipt(tx, order_id)
+            if not is_bad:
+                run.within().enqueue("mail", {"order": order_id})
 
-    return bad, good
-
-
-@animal
-def enqueue_apart(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
-        shop.onefold.enqueue("mail", {"order": order_id})
-        with run.transaction() as tx:
-            shop.add_receipt(tx, order_id)
-
-    def good(order_id: int, run: Run) -> None:
-        with run.transaction() as tx:
-            shop.add_receipt(tx, order_id)
-            run.within().enqueue("mail", {"order": order_id})
-
-    return bad, good
+    return handler
 
 
 @animal
-def enqueue_without_publish_key(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
-        shop.onefold.enqueue("mail", {"order": order_id})
+def enqueue_without_publish_key(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
+        key = None if is_bad else run.key("mail")
+        shop.onefold.enqueue("mail", {"order": order_id}, idempotency_key=key)
 
-    def good(order_id: int, run: Run) -> None:
-        shop.onefold.enqueue("mail", {"order": order_id}, idempotency_key=run.key("mail"))
-
-    return bad, good
+    return handler
 
 
 @animal
-def step_named_by_attempt(shop: Shop) -> Pair:
-    def bad(order_id: int, run: Run) -> None:
-        run.step(f"charge-{run.attempt}", effect, "charge", order_id)
+def step_named_by_attempt(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
+        name = f"charge-{run.attempt}" if is_bad else "charge"
+        run.step(name, effect, "charge", order_id, key=None if is_bad else run.key("charge"))
 
-    def good(order_id: int, run: Run) -> None:
-        run.step("charge", effect, "charge", order_id, key=run.key("charge"))
-
-    return bad, good
+    return handler
 
 
 @animal
-def lock_instead_of_key(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
+def lock_instead_of_key(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int, run: Run) -> None:
         with shop.onefold.lock(f"order:{order_id}"):
-            effect("charge", order_id)
+            effect("charge", order_id, key=None if is_bad else run.key("charge"))
 
-    def good(order_id: int, run: Run) -> None:
-        with shop.onefold.lock(f"order:{order_id}"):
-            effect("charge", order_id, key=run.key("charge"))
-
-    return bad, good
+    return handler
 
 
 @animal
-def insert_that_fails_the_second_time(shop: Shop) -> Pair:
-    def bad(order_id: int) -> None:
+def insert_that_fails_the_second_time(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(order_id: int) -> None:
         with shop.connect() as tx:
-            shop.add_receipt(tx, order_id)
+            add = shop.add_receipt if is_bad else shop.keep_receipt
+            add(tx, order_id)
 
-    def good(order_id: int) -> None:
-        with shop.connect() as tx:
-            shop.keep_receipt(tx, order_id)
-
-    return bad, good
+    return handler
 
 
 @animal
-def deferred_after_the_work(shop: Shop) -> Pair:
-    def bad(run: Run) -> None:
-        with shop.connect() as tx:
+def deferred_after_the_work(shop: Shop, *, is_bad: bool) -> Handler:
+    def handler(run: Run) -> None:
+        with shop.connect() if is_bad else run.transaction() as tx:
             shop.debit(tx, 1)
-        if run.attempt == 1:
+        if is_bad and run.attempt == 1:
             raise Defer(timedelta(seconds=1))
 
-    def good(run: Run) -> None:
-        with run.transaction() as tx:
-            shop.debit(tx, 1)
-
-    return bad, good
+    return handler
 
 
 @animal
-def own_retry_with_new_keys(shop: Shop) -> Pair:
+def own_retry_with_new_keys(shop: Shop, *, is_bad: bool) -> Handler:
     """A client with a retry loop of its own."""
 
-    def charge(order_id: int, key_of: Callable[[int], str]) -> None:
+    def handler(order_id: int, run: Run) -> None:
         for number in range(3):
+            key = run.key("charge")
             with suppress(ConnectionError):
-                shop.post("charges", order_id, key_of(number))
+                shop.post("charges", order_id, f"{key}-{number}" if is_bad else key)
                 return
         raise RuntimeError("the bank does not answer")
 
-    def bad(order_id: int, run: Run) -> None:
-        charge(order_id, lambda number: f"{run.key('charge')}-{number}")
-
-    def good(order_id: int, run: Run) -> None:
-        charge(order_id, lambda _: run.key("charge"))
-
-    return bad, good
+    return handler
 
 
 @animal
-def outbox_with_random_ids(shop: Shop) -> Pair:
-    insert = "insert into visit values (?, 1) on conflict do nothing"
+def outbox_with_random_ids(shop: Shop, *, is_bad: bool) -> Handler:
+    insert = shop.sql("insert into visit values (?, 1) on conflict do nothing")
 
-    def bad() -> None:
+    def handler(run: Run) -> None:
         with shop.connect() as tx:
-            tx.execute(shop.sql(insert), (str(uuid4()),))
+            tx.execute(insert, (str(uuid4()) if is_bad else run.key("outbox"),))
 
-    def good(run: Run) -> None:
-        with shop.connect() as tx:
-            tx.execute(shop.sql(insert), (run.key("outbox"),))
-
-    return bad, good
+    return handler
 
 
 @animal
-def claim_before_the_work(shop: Shop) -> Pair:
+def claim_before_the_work(shop: Shop, *, is_bad: bool) -> Handler:
     """`run.once` guards an empty block, and the effect comes after it."""
 
     def bad(order_id: int, run: Run) -> None:
@@ -375,53 +318,47 @@ def claim_before_the_work(shop: Shop) -> Pair:
         with run.once(f"mail-{order_id}", takeover="rerun"):
             effect("mail", order_id, key=run.key("mail"))
 
-    return bad, good
+    return bad if is_bad else good
 
 
 @animal
-def savepoint_that_hides_the_conflict(shop: Shop) -> Pair:
+def savepoint_that_hides_the_conflict(shop: Shop, *, is_bad: bool) -> Handler:
     change = "update account set balance = balance - 5 where id = 1"
     insert = shop.sql("insert into receipt values (?, 'paid')")
 
-    def attempt(tx: Any, order_id: int, *statements: str) -> None:
-        tx.execute("savepoint paid")
-        try:
-            tx.execute(insert, (order_id,))
-            for sql in statements:
-                tx.execute(sql)
-        except Exception as error:
-            if not is_unique_violation(error):
-                raise
-            tx.execute("rollback to savepoint paid")
-
-    def bad(order_id: int) -> None:
+    def handler(order_id: int) -> None:
         with shop.connect() as tx:
-            tx.execute(change)
-            attempt(tx, order_id)
-
-    def good(order_id: int) -> None:
-        with shop.connect() as tx:
-            if shop.mark == "?":
+            if is_bad:
+                tx.execute(change)
+            elif shop.mark == "?":
                 tx.execute("begin immediate")
-            attempt(tx, order_id, change)
+            tx.execute("savepoint paid")
+            try:
+                tx.execute(insert, (order_id,))
+                if not is_bad:
+                    tx.execute(change)
+            except Exception as error:
+                if not is_unique_violation(error):
+                    raise
+                tx.execute("rollback to savepoint paid")
 
-    return bad, good
+    return handler
 
 
 @animal
-def tasks_without_keys(shop: Shop) -> Pair:
+def tasks_without_keys(shop: Shop, *, is_bad: bool) -> Handler:
     async def send(number: int, key: str | None) -> None:
         await asyncio.sleep(0)
         effect("mail", number, key=key)
 
-    async def bad() -> None:
-        await asyncio.gather(*(send(number, None) for number in range(3)))
-
-    async def good(run: Run) -> None:
+    async def handler(run: Run) -> None:
+        if is_bad:
+            await asyncio.gather(*(send(number, None) for number in range(3)))
+            return
         async with asyncio.TaskGroup() as tasks:
             for number in range(3):
                 # Their order varies, so each step has a key.
                 step = run.using(key=str(number)).astep
                 tasks.create_task(step("mail", send, number, run.key(f"mail-{number}")))
 
-    return bad, good
+    return handler

@@ -90,19 +90,18 @@ def fail(_: Received) -> None:
     raise Boom
 
 
+def answering(answer: object) -> Callable[[Received], object]:
+    return lambda _: answer
+
+
 @pytest.mark.parametrize(
     ("after", "status"),
     [
         (fail, 500),
-        *(
-            (lambda _, answer=answer: answer, status)
-            for answer, status in [
-                (HttpResponse(503, (("Retry-After", "9"),)), 503),
-                ({"ok": True}, 500),
-                (HttpResponse(200, (("X-Note", "日本"),)), 500),
-                (HttpResponse(200, (("X-Note", "a\r\nSet-Cookie: b=c"),)), 500),
-            ]
-        ),
+        (answering(HttpResponse(503, (("Retry-After", "9"),))), 503),
+        (answering({"ok": True}), 500),
+        (answering(HttpResponse(200, (("X-Note", "日本"),))), 500),
+        (answering(HttpResponse(200, (("X-Note", "a\r\nSet-Cookie: b=c"),))), 500),
     ],
 )
 async def test_w040_what_fails_or_cannot_be_sent_is_undone_and_the_redelivery_runs(
