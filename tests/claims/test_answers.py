@@ -54,9 +54,6 @@ async def test_a_bad_option_is_refused_by_name_and_claims_nothing(onefold: Colou
         assert await refused_field(onefold.claim, "import", "k", **options) == field, options
 
     await won(onefold)
-
-
-async def test_what_is_no_claim_is_refused_by_name(onefold: Coloured) -> None:
     keys = onefold.keys
     for call in (keys.settle, keys.release, keys.renew):
         for claim in (None, "x", 5):

@@ -1,5 +1,6 @@
 """`once` as a decorator: which calls are the same call, and what the second of them gets."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,44 +9,27 @@ from onefold import InvalidInput
 from tests.fixtures.colours import Coloured, Store
 
 
-class Counter:
-    """A function that says how often it was called."""
+async def test_f015_the_key_is_made_of_the_arguments_as_the_signature_binds_them(
+    onefold: Coloured,
+) -> None:
+    calls: list[Any] = []
 
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def add(self, first: int, second: int = 1, *, scale: int = 1) -> int:
-        self.calls.append((first, second, scale))
+    def add(first: int, second: int = 1, *, scale: int = 1) -> int:
+        calls.append((first, second, scale))
         return (first + second) * scale
 
-
-@pytest.fixture
-def counter() -> Counter:
-    return Counter()
-
-
-@pytest.fixture
-def add(onefold: Coloured, counter: Counter) -> Any:
-    def add(first: int, second: int = 1, *, scale: int = 1) -> int:
-        return counter.add(first, second, scale=scale)
-
-    return onefold.once("add")(onefold.function(add))
-
-
-async def test_f015_the_key_is_made_of_the_arguments_as_the_signature_binds_them(
-    add: Any, counter: Counter
-) -> None:
+    once = onefold.once("add")(onefold.function(add))
     same = [
-        await add(1),
-        await add(1, 1),
-        await add(first=1),
-        await add(second=1, first=1),
-        await add(1, scale=1),
-        await add(scale=1, second=1, first=1),
+        await once(1),
+        await once(1, 1),
+        await once(first=1),
+        await once(second=1, first=1),
+        await once(1, scale=1),
+        await once(scale=1, second=1, first=1),
     ]
 
     assert same == [2] * 6
-    assert counter.calls == [(1, 1, 1)]
+    assert calls == [(1, 1, 1)]
 
 
 async def test_f015_large_and_nested_arguments_have_a_short_stable_key(onefold: Coloured) -> None:
@@ -65,20 +49,6 @@ async def test_f015_large_and_nested_arguments_have_a_short_stable_key(onefold: 
 
     assert first == second == 100_000
     assert calls == [1]
-
-
-async def test_f015_an_argument_that_cannot_be_part_of_a_key_is_named_in_the_error(
-    onefold: Coloured,
-) -> None:
-    def work(connection: object) -> None:
-        pytest.fail("it has no key, so it must not run")
-
-    decorated = onefold.once("work")(onefold.function(work))
-
-    with pytest.raises(InvalidInput, match="key cannot be made of the arguments") as caught:
-        await decorated(object())
-
-    assert caught.value.field == "key"
 
 
 async def test_two_functions_under_one_name_do_not_share_keys(onefold: Coloured) -> None:
@@ -112,24 +82,34 @@ async def test_a_callable_makes_the_key_of_the_arguments(onefold: Coloured) -> N
     assert (await onefold.claim("work", "user:7")).result == 7
 
 
-@pytest.mark.parametrize("key", [5, int], ids=["number", "number made of a call"])
-async def test_what_makes_no_key_is_refused(onefold: Coloured, key: Any) -> None:
-    def work(user: int) -> None:
+@pytest.mark.parametrize(
+    ("key", "argument", "sentence"),
+    [((), object(), "key cannot be made of the arguments"), ((5,), 7, "key"), ((int,), 7, "key")],
+    ids=["object", "number", "number made of a call"],
+)
+async def test_f015_what_makes_no_key_is_refused(
+    onefold: Coloured, key: tuple[Any, ...], argument: object, sentence: str
+) -> None:
+    def work(argument: object) -> None:
         pytest.fail("it has no key, so it must not run")
 
-    with pytest.raises(InvalidInput) as caught:
-        await onefold.once("work", key)(onefold.function(work))(7)
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        await onefold.once("work", *key)(onefold.function(work))(argument)
 
     assert caught.value.field == "key"
 
 
-async def test_a_call_that_is_skipped_returns_none(onefold: Coloured) -> None:
+@pytest.mark.parametrize("wait", [None, timedelta(milliseconds=10)])
+async def test_a_call_that_is_skipped_returns_none(
+    onefold: Coloured, wait: timedelta | None
+) -> None:
     await onefold.claim("work", "k")
 
     def work() -> None:
         pytest.fail("two at once")
 
-    assert await onefold.once("work", "k", busy="skip")(onefold.function(work))() is None
+    once = onefold.once("work", "k", busy="skip", wait=wait)
+    assert await once(onefold.function(work))() is None
 
 
 async def test_a_given_key_is_the_key_of_every_call(onefold: Coloured) -> None:

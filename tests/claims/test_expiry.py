@@ -1,15 +1,14 @@
 """What the sweep leaves and takes, and fences that grow whatever became of a row."""
 
-import sqlite3
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from onefold import NewJob
 from onefold.claims import Won
 from tests.fixtures.colours import Clock, Coloured, Store
+from tests.fixtures.place import Place
 
 MICROSECOND = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
@@ -18,15 +17,8 @@ DAY = timedelta(days=1)
 
 def stored(store: Store) -> list[tuple[Any, ...]]:
     """Surface and key of every claim that is stored."""
-    text = f"select surface, key from {store.table('claim')} order by surface, key"
-    if store.dialect == "postgres":
-        with psycopg.connect(store.url) as connection:
-            return connection.execute(text.encode()).fetchall()
-    plain = sqlite3.connect(store.path)
-    try:
-        return plain.execute(text).fetchall()
-    finally:
-        plain.close()
+    place = Place(store.url, store.schema)
+    return place.rows("select surface, key from {claim} order by surface, key")
 
 
 async def settled(onefold: Coloured, key: str, **options: Any) -> Any:

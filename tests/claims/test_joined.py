@@ -153,13 +153,15 @@ async def test_a_joined_claim_that_is_committed_unsettled_is_unknown(
     assert await onefold.deliveries.sweep() == 0
 
 
-async def test_a_lock_cannot_be_taken_inside_a_transaction(
+async def test_a_transaction_has_no_lock_and_no_not_done(
     kind: Kind, store: Store, onefold: Coloured
 ) -> None:
     connection, within = await connect(kind, store, onefold)
 
     with pytest.raises(UsageError, match=r"within\(connection\)\.guard\(lock\)"):
         within.lock("nightly")
+    with pytest.raises(ConflictingOptions, match="not_done"):
+        await within.once("inbox", "m1", not_done=()).__aenter__()
 
     await connection.rollback()
 
@@ -183,15 +185,6 @@ async def test_an_unknown_outcome_is_verified_inside_the_transaction(
     await connection.rollback()
 
     assert isinstance(await onefold.claim("inbox", "m2"), Unknown), "the verdict was rolled back"
-
-
-async def test_not_done_is_not_for_a_transaction(
-    kind: Kind, store: Store, onefold: Coloured
-) -> None:
-    _, within = await connect(kind, store, onefold)
-
-    with pytest.raises(ConflictingOptions, match="not_done"):
-        await within.once("inbox", "m1", not_done=()).__aenter__()
 
 
 async def test_f034_f039_a_failed_statement_is_the_error_that_is_raised_and_takes_all_with_it(

@@ -132,9 +132,22 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_a_bad_question_is_refused_by_name(onefold: Coloured) -> None:
-    for field, options in BAD:
-        assert await refused_field(onefold.keys.find, **options) == field, options
+BAD_ERASES: list[tuple[str, dict[str, Any]]] = [
+    ("erase", {}),
+    ("erase", {"key": "k", "tenant": "t"}),
+    ("surface", {"surface": "http"}),
+    ("surface", {"surface": "publish", "key": "k"}),
+    ("surface", {"surface": "step", "scope": "s"}),
+    ("scope", {"scope": 7}),
+]
+
+
+async def test_a_bad_question_and_an_erase_that_is_not_clear_are_refused_by_name(
+    onefold: Coloured,
+) -> None:
+    for call, bad in ((onefold.keys.find, BAD), (onefold.keys.erase, BAD_ERASES)):
+        for field, options in bad:
+            assert await refused_field(call, **options) == field, options
 
 
 # --- erase ----------------------------------------------------------------------------------------
@@ -174,19 +187,6 @@ async def test_a_key_is_erased_on_one_surface_and_its_jobs_stay(onefold: Coloure
     assert (erased.claims, erased.jobs) == (1, 0)
     assert [key.surface for key in await onefold.keys.find()] == ["form"]
     assert ((await onefold.keys.erase(key="k")).claims, len(await onefold.find())) == (1, 0)
-
-
-async def test_an_erase_that_is_not_clear_is_refused(onefold: Coloured) -> None:
-    bad: list[tuple[str, dict[str, Any]]] = [
-        ("erase", {}),
-        ("erase", {"key": "k", "tenant": "t"}),
-        ("surface", {"surface": "http"}),
-        ("surface", {"surface": "publish", "key": "k"}),
-        ("surface", {"surface": "step", "scope": "s"}),
-        ("scope", {"scope": 7}),
-    ]
-    for field, options in bad:
-        assert await refused_field(onefold.keys.erase, **options) == field, options
 
 
 async def test_what_belongs_to_jobs_and_locks_is_not_of_a_scope(onefold: Coloured) -> None:

@@ -71,14 +71,6 @@ async def test_a_skipped_attempt_settles_and_releases_nothing(onefold: Coloured)
     assert (await onefold.claim("import", "sha")).result == "kept"
 
 
-async def test_waiting_in_vain_is_skipped_where_the_caller_said_so(onefold: Coloured) -> None:
-    await onefold.claim("import", "sha")
-
-    wait = timedelta(milliseconds=10)
-    async with onefold.once("import", "sha", wait=wait, busy="skip") as skipped:
-        assert skipped is None
-
-
 async def test_an_attempt_that_lost_its_key_cannot_settle(onefold: Coloured, clock: Clock) -> None:
     with pytest.raises(LeaseLost):  # noqa: PT012 - the body is what fails
         async with onefold.once("import", "sha", lease=MINUTE, takeover="rerun") as late:
@@ -195,20 +187,14 @@ async def test_bad_options_are_refused_by_name(onefold: Coloured) -> None:
         ("wait", {"wait": 5}),
         ("lease", {"lease": timedelta(0)}),
         ("takeover", {"takeover": "hope"}),
+        # A block needs a key of its own.
+        ("key", {"key": None}),
+        ("key", {"key": lambda: "sha"}),
     ]
     for field, options in bad:
         with pytest.raises(InvalidInput) as caught:
-            async with onefold.once("import", "sha", **options):
+            async with onefold.once("import", **{"key": "sha", **options}):
                 pytest.fail(f"claimed with {options}")
         assert caught.value.field == field, options
 
     assert isinstance(await onefold.claim("import", "sha"), Won)
-
-
-@pytest.mark.parametrize("key", [None, lambda: "sha"], ids=["none", "callable"])
-async def test_a_with_block_needs_a_key_of_its_own(onefold: Coloured, key: Any) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        async with onefold.once("import", key):
-            pytest.fail("no key")
-
-    assert caught.value.field == "key"

@@ -195,45 +195,31 @@ def transaction(onefold: Onefold) -> Generator[Any]:
 # --- transact -------------------------------------------------------------------------------------
 
 
-async def test_the_rows_and_the_record_of_a_transact_are_one_commit(
-    requests: Requests, store: Store
+@pytest.mark.parametrize("of_a_zombie", [False, True])
+async def test_h147_rows_and_record_of_a_transact_are_one_commit_or_of_a_zombie_rolled_back(
+    requests: Requests, store: Store, *, of_a_zombie: bool
 ) -> None:
+    table = f'"{store.schema}".note' if store.dialect == "postgres" else "note"
     with transaction(requests.onefold) as connection:
-        connection.execute(f"create table {table(store)} (text varchar(9) primary key)")
+        connection.execute(f"create table {table} (text varchar(9) primary key)")
     first = requests.attempt()
 
-    async def note(connection: Any) -> str:
-        await execute(connection, f"insert into {table(store)} values ('a')")
+    async def insert(connection: Any) -> str:
+        await execute(connection, f"insert into {table} values ('a')")
         return "noted"
 
-    given = await first.transact("note", in_colour(note, requests.colour))
-    again = await requests.vanish().transact("note", in_colour(note, requests.colour))
-
-    assert given == again == "noted"
-    assert requests.labels() == ["note#1"]
-
-
-async def test_h147_the_transaction_of_a_zombie_is_rolled_back(
-    requests: Requests, store: Store
-) -> None:
-    with transaction(requests.onefold) as connection:
-        connection.execute(f"create table {table(store)} (text varchar(9) primary key)")
-    zombie = requests.attempt()
-
-    async def note(connection: Any) -> None:
-        await execute(connection, f"insert into {table(store)} values ('a')")
-
-    second = requests.vanish()
-    with pytest.raises(LeaseLost):
-        await zombie.transact("note", in_colour(note, requests.colour))
+    note = in_colour(insert, requests.colour)
+    if of_a_zombie:
+        second = requests.vanish()
+        with pytest.raises(LeaseLost):
+            await first.transact("note", note)
+    else:
+        assert await first.transact("note", note) == "noted"
+        second = requests.vanish()
 
     # The key of the row would tell of the first one's.
-    await second.transact("note", in_colour(note, requests.colour))
+    assert await second.transact("note", note) == "noted"
     assert requests.labels() == ["note#1"]
-
-
-def table(store: Store) -> str:
-    return f'"{store.schema}".note' if store.dialect == "postgres" else "note"
 
 
 # --- what becomes of them -------------------------------------------------------------------------

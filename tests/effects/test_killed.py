@@ -3,58 +3,39 @@
 `tests/kill` kills workers inside of steps and of `run.transaction`.
 """
 
-import signal
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.effects.deliveries import Deliveries
+from tests.faults.callers import kill
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 
-PROGRAM = """
-import sys
-from datetime import UTC, datetime, timedelta
-from onefold import Onefold, Run
+PAY = """
+    import sys
+    from datetime import UTC, datetime, timedelta
+    from onefold import Onefold, Run
 
-url, schema, where, insert = sys.argv[1:]
-now = datetime(2020, 1, 1, tzinfo=UTC)
-onefold = Onefold(url, schema=schema, clock=lambda: now)
-lease = timedelta(seconds=60)
-(job,) = onefold.deliveries.take(worker="doomed", lease=lease)
-run = Run(onefold.context, job, lease=lease, worker="doomed")
+    url, schema, where, insert = sys.argv[1:]
+    now = datetime(2020, 1, 1, tzinfo=UTC)
+    onefold = Onefold(url, schema=schema, clock=lambda: now)
+    lease = timedelta(seconds=60)
+    (job,) = onefold.deliveries.take(worker="doomed", lease=lease)
+    run = Run(onefold.context, job, lease=lease, worker="doomed")
 
-def wait_for_death():
-    print("holding", flush=True)
-    sys.stdin.read()
+    def wait_for_death():
+        print("ready", flush=True)
+        sys.stdin.read()
 
-def pay(tx, number):
-    tx.execute(insert)
-    if where == "inside":
-        wait_for_death()
+    def pay(tx, number):
+        tx.execute(insert)
+        if where == "inside":
+            wait_for_death()
 
-run.transact("pay", pay, 1)
-wait_for_death()
+    run.transact("pay", pay, 1)
+    wait_for_death()
 """
-
-
-def kill(*arguments: str) -> None:
-    """Start a worker, and kill it where it was told to wait for that."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "holding\n"
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("colour", ["sync"])
@@ -63,7 +44,7 @@ async def test_f052_an_effect_and_its_record_are_one_commit_wherever_it_is_kille
     deliveries: Deliveries, store: Store, effects: Effects, where: str, left: list[int]
 ) -> None:
     deliveries.enqueue()
-    kill(store.url, store.schema, where, effects.insert(1))
+    kill(PAY, store.url, store.schema, where, effects.insert(1))
     run = deliveries.vanish()
     steps = deliveries.onefold.deliveries.steps(run.target.id)
     assert (effects.numbers, len(steps)) == (left, len(left))

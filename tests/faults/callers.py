@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -103,6 +104,16 @@ def run_on_a_small_disk(script: str, folder: Path) -> tuple[list[str], bool]:
     before = namespace if mounts else ()
     how = "mount" if mounts else "limit"
     return run(SMALL_DISK + dedent(script), folder, how, before=before), mounts
+
+
+def kill(script: str, *args: object) -> None:
+    """Start a script, and kill it when it has said a line."""
+    process = start(script, *args)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 @contextmanager
