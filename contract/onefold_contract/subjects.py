@@ -77,9 +77,9 @@ class WithinSync(SyncSubject):
     def connect(self) -> Any:
         """A connection of the caller."""
 
-    @abstractmethod
     def transaction(self, connection: Any) -> AbstractContextManager[Any]:
         """A transaction of the caller on it."""
+        return connection.transaction()  # type: ignore[no-any-return]
 
     def open(self) -> None:
         """Connect, and see which calls `Within` has."""
@@ -137,10 +137,6 @@ class WithinPsycopg(WithinSync):
 
         return psycopg.connect(self.url)
 
-    def transaction(self, connection: Any) -> AbstractContextManager[Any]:
-        """`with connection.transaction()`."""
-        return connection.transaction()  # type: ignore[no-any-return]
-
 
 class WithinAsync(AsyncSubject):
     """`WithinSync`, awaited."""
@@ -149,9 +145,9 @@ class WithinAsync(AsyncSubject):
     async def connect(self) -> Any:
         """A connection of the caller."""
 
-    @abstractmethod
     def transaction(self, connection: Any) -> AbstractAsyncContextManager[Any]:
         """A transaction of the caller on it."""
+        return connection.transaction()  # type: ignore[no-any-return]
 
     def open(self) -> None:
         """Connect, and see which calls `Within` has."""
@@ -203,10 +199,6 @@ class WithinAsyncPsycopg(WithinAsync):
 
         return await psycopg.AsyncConnection.connect(self.url)
 
-    def transaction(self, connection: Any) -> AbstractAsyncContextManager[Any]:
-        """`async with connection.transaction()`."""
-        return connection.transaction()  # type: ignore[no-any-return]
-
 
 class WithinAsyncpg(WithinAsync):
     """Within a transaction of asyncpg."""
@@ -216,10 +208,6 @@ class WithinAsyncpg(WithinAsync):
         import asyncpg
 
         return await asyncpg.connect(self.url)
-
-    def transaction(self, connection: Any) -> AbstractAsyncContextManager[Any]:
-        """`async with connection.transaction()`."""
-        return connection.transaction()  # type: ignore[no-any-return]
 
 
 def has_call(within: Within, path: str) -> bool:

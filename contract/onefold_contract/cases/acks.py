@@ -1,5 +1,6 @@
 """Pushed deliveries: they wait for their ack, and each ack, nack or defer counts once."""
 
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -225,22 +226,16 @@ class TestCallbacks:
         with pytest.raises(WrongState):
             subject.deliveries.nack(job.id, fence=again.fence)
 
-    def test_a_word_about_a_completed_job_is_refused(self, subject: Subject) -> None:
-        job = pushed(subject)
-        subject.deliveries.acknowledge(job.id)
-        for word in (subject.deliveries.nack, subject.deliveries.heartbeat_job):
+    def test_a_word_about_a_job_that_is_not_being_delivered_is_refused(
+        self, subject: Subject
+    ) -> None:
+        job, calls = pushed(subject), subject.deliveries
+        calls.acknowledge(job.id)
+        for word in (calls.nack, calls.heartbeat_job, partial(calls.defer_job, after=HOUR)):
             with pytest.raises(WrongState, match="completed"):
                 word(job.id)
-        with pytest.raises(WrongState):
-            subject.deliveries.defer_job(job.id, after=HOUR)
-
-    def test_a_word_about_a_job_that_was_never_delivered_is_refused(self, subject: Subject) -> None:
         job_id = subject.enqueue("email").id
-        for word in (
-            subject.deliveries.acknowledge,
-            subject.deliveries.nack,
-            subject.deliveries.heartbeat_job,
-        ):
+        for word in (calls.acknowledge, calls.nack, calls.heartbeat_job):
             with pytest.raises(WrongState, match="a job that has been delivered"):
                 word(job_id)
 
@@ -259,11 +254,14 @@ class TestCallbacks:
         assert subject.existing_job(job.id).state == "running"
         assert subject.deliveries.acknowledge(job.id, fence=again.fence).status == "accepted"
 
-    def test_a_heartbeat_gives_more_time(self, subject: Subject) -> None:
+    @pytest.mark.parametrize(("lease", "given"), [(HOUR, HOUR), (MINUTE, 5 * MINUTE)])
+    def test_a_heartbeat_gives_more_time_and_takes_none_away(
+        self, subject: Subject, lease: timedelta, given: timedelta
+    ) -> None:
         job = pushed(subject)
-        ended = subject.deliveries.heartbeat_job(job.id, lease=HOUR, fence=job.fence)
+        ended = subject.deliveries.heartbeat_job(job.id, lease=lease, fence=job.fence)
         assert (ended.status, ended.state) == ("accepted", "awaiting")
-        assert subject.existing_job(job.id).lease_until == subject.clock.now + HOUR
+        assert subject.existing_job(job.id).lease_until == subject.clock.now + given
         assert subject.existing_job(job.id).state == "awaiting"
 
     @pytest.mark.parametrize("parked", [True, False], ids=["parked", "not parked"])
@@ -286,11 +284,6 @@ class TestCallbacks:
         subject.clock.advance(5 * MINUTE)
         subject.deliveries.heartbeat_job(job.id)
         assert subject.existing_job(job.id).lease_until == subject.clock.now + MINUTE
-
-    def test_a_heartbeat_takes_no_time_away_from_one_that_waits(self, subject: Subject) -> None:
-        job = pushed(subject)
-        subject.deliveries.heartbeat_job(job.id, lease=MINUTE)
-        assert subject.existing_job(job.id).lease_until == subject.clock.now + 5 * MINUTE
 
     def test_a_heartbeat_of_a_delivery_that_has_ended_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)

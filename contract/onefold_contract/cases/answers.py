@@ -117,23 +117,17 @@ class TestLostAnswers:
 class TestNameSpaces:
     """Rule 1: keys are per tenant and kind, across queues."""
 
-    def test_one_key_under_two_kinds_is_two_keys(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="user:1")
+    def test_a_key_is_of_its_kind_on_every_queue_unless_it_is_across_kinds(
+        self, subject: Subject
+    ) -> None:
+        plain = subject.enqueue("email", unique_key="user:1", queue="fast")
         assert subject.enqueue("invoice", unique_key="user:1").inserted
-
-    def test_one_key_on_two_queues_is_one_key(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="user:1", queue="fast")
-        assert subject.enqueue("email", unique_key="user:1", queue="slow").id == first.id
-
-    def test_across_kinds_one_key_is_one_key(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="user:1", across_kinds=True)
-        second = subject.enqueue("invoice", unique_key="user:1", across_kinds=True)
-        assert (second.id, second.duplicate) == (first.id, True)
-
-    def test_plain_and_across_kinds_keys_never_meet(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="user:1", across_kinds=True)
-        assert subject.enqueue("email", unique_key="user:1").inserted
-        assert stored(subject) == 2
+        assert subject.enqueue("email", unique_key="user:1", queue="slow").id == plain.id
+        across = subject.enqueue("email", unique_key="user:1", across_kinds=True)
+        assert across.inserted, "plain keys and keys across kinds never meet"
+        again = subject.enqueue("invoice", unique_key="user:1", across_kinds=True)
+        assert (again.id, again.duplicate) == (across.id, True)
+        assert subject.enqueue("email", unique_key="user:1").id == plain.id
 
     def test_tenants_never_meet(self, subject: Subject) -> None:
         acme, umbrella = subject.tenant("acme"), subject.tenant("umbrella")
@@ -159,22 +153,23 @@ class TestNameSpaces:
 class TestMismatch:
     """Rule 8: the same key with another request is flagged or rejected."""
 
-    def test_another_payload_under_the_same_key_is_flagged(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"to": 1}, unique_key="k")
-        second = subject.enqueue("email", {"to": 2}, unique_key="k")
-        assert second == Enqueued(first.id, duplicate=True, mismatch=True)
+    @pytest.mark.parametrize(
+        ("request_", "mismatch"),
+        [
+            ({"payload": {"to": 2}}, True),
+            ({"kind": "letter"}, True),
+            ({"queue": "slow", "priority": 3, "delay": HOUR}, False),
+        ],
+        ids=["payload", "kind", "queue, priority and time"],
+    )
+    def test_another_payload_or_kind_under_the_same_key_is_flagged_and_nothing_else(
+        self, subject: Subject, request_: dict[str, Any], *, mismatch: bool
+    ) -> None:
+        asked: dict[str, Any] = {"kind": "email", "payload": {"to": 1}, "unique_key": "k"}
+        first = subject.enqueue(**asked, across_kinds=True)
+        second = subject.enqueue(**{**asked, **request_}, across_kinds=True)
+        assert second == Enqueued(first.id, duplicate=True, mismatch=mismatch)
         assert subject.existing_job(first.id).payload == {"to": 1}
-
-    def test_another_kind_under_the_same_key_is_flagged(self, subject: Subject) -> None:
-        subject.enqueue("email", {"to": 1}, unique_key="k", across_kinds=True)
-        assert subject.enqueue("letter", {"to": 1}, unique_key="k", across_kinds=True).mismatch
-
-    def test_another_queue_priority_or_time_is_the_same_request(self, subject: Subject) -> None:
-        subject.enqueue("email", {"to": 1}, unique_key="k")
-        second = subject.enqueue(
-            "email", {"to": 1}, unique_key="k", queue="slow", priority=3, delay=HOUR
-        )
-        assert (second.duplicate, second.mismatch) == (True, False)
 
     def test_it_is_an_error_where_the_caller_says_so(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k")

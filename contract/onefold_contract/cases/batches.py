@@ -36,6 +36,8 @@ class TestBatches:
         assert [answer.duplicate for answer in answers] == [False, False, True, True, True]
         assert not any(answer.mismatch for answer in answers)
         assert (answers.inserted, answers.skipped) == (2, 3)
+        answers = subject.enqueue_many([])
+        assert (len(answers), answers.inserted, answers.skipped) == (0, 0, 0)
 
     def test_a_different_request_inside_the_batch_is_flagged(self, subject: Subject) -> None:
         """Rule 8."""
@@ -44,10 +46,6 @@ class TestBatches:
         )
         assert [answer.mismatch for answer in answers] == [False, False, True]
         assert subject.existing_job(answers[0].id).payload == {"n": 1}
-
-    def test_an_empty_batch_is_answered_with_nothing(self, subject: Subject) -> None:
-        answers = subject.enqueue_many([])
-        assert (len(answers), answers.inserted, answers.skipped) == (0, 0, 0)
 
     def test_a_batch_larger_than_a_statement_keeps_its_order(self, subject: Subject) -> None:
         known = subject.enqueue("digest", unique_key="2050")

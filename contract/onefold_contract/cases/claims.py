@@ -29,17 +29,14 @@ class TestClaims:
         assert isinstance(answer, Replay)
         assert answer.result == {"rows": [1, 2, 3]}
 
-    def test_a_released_key_is_free_and_its_fence_grows(self, subject: Subject) -> None:
+    def test_a_released_key_is_free_and_its_first_holder_has_no_more_say(
+        self, subject: Subject
+    ) -> None:
         first = win(subject)
         assert subject.keys.release(first) is True
         second = win(subject)
         assert second.fence > first.fence
         assert subject.keys.release(first) is False
-
-    def test_what_is_no_longer_yours_cannot_be_settled(self, subject: Subject) -> None:
-        first = win(subject)
-        subject.keys.release(first)
-        second = win(subject)
         with pytest.raises(LeaseLost):
             subject.keys.settle(first, "stale")
         subject.keys.settle(second, "fresh")

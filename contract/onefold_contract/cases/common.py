@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, Final
 
 from onefold.errors import InvalidInput
+from onefold.model.delivery import Ended
 from onefold.model.ids import shard_of
 from onefold.model.job import Job
 from onefold.model.retry import Fixed
@@ -118,6 +119,15 @@ def _lapse_now(subject: Subject, job: Job) -> None:
     subject.clock.set(max(until, subject.clock.now))
     subject.deliveries.rescue()
 
+
+ENDINGS: Final[dict[str, Callable[[Subject, list[Any]], list[Ended]]]] = {
+    "finish": lambda subject, jobs: subject.deliveries.finish(jobs),
+    "retry": lambda subject, jobs: subject.deliveries.retry(jobs),
+    "defer": lambda subject, jobs: subject.deliveries.defer(jobs, after=SECOND),
+    "bury": lambda subject, jobs: subject.deliveries.bury(jobs, reason="broken"),
+    "hand back": lambda subject, jobs: subject.deliveries.hand_back(jobs),
+}
+"""How a worker ends deliveries, and what it is answered."""
 
 WORDS: Final[dict[str, Callable[[Subject, Job], object]]] = {
     "finish": lambda subject, job: subject.deliveries.finish([job]),

@@ -1,15 +1,17 @@
 """How a delivery ends: the table of states, event by event."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from onefold.errors import LeaseLost, WrongState
-from onefold.model.delivery import Delivery, Ended
+from onefold.model.delivery import Delivery
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import (
     AT_ONCE,
     DAY,
+    ENDINGS,
     HOUR,
     MINUTE,
     SECOND,
@@ -101,23 +103,22 @@ class TestFinish:
 class TestFailures:
     """running → queued by backoff, or dead if no attempt is left; bury."""
 
-    def test_a_failed_job_waits_by_its_backoff(self, subject: Subject) -> None:
+    @pytest.mark.parametrize("named", [None, HOUR])
+    def test_a_failed_job_waits_by_its_backoff_unless_the_worker_names_a_delay(
+        self, subject: Subject, named: timedelta | None
+    ) -> None:
         answer = subject.enqueue("email", backoff=Fixed(MINUTE))
-        (ended,) = subject.deliveries.retry([subject.take_one()], error=ValueError("no such user"))
+        error = ValueError("no such user")
+        (ended,) = subject.deliveries.retry([subject.take_one()], after=named, error=error)
         assert (ended.status, ended.state) == ("accepted", "retrying")
         job = subject.existing_job(answer.id)
         assert (job.state, job.attempt, job.fence) == ("retrying", 1, 1)
-        assert job.run_at == subject.clock.now + MINUTE
+        assert job.run_at == subject.clock.now + (named or MINUTE)
         assert job.error == {"type": "builtins.ValueError", "message": "no such user"}
         assert subject.take() == []
-        subject.clock.advance(MINUTE)
+        subject.clock.advance(named or MINUTE)
         again = subject.take_one()
         assert (again.id, again.attempt, again.fence) == (answer.id, 2, 2)
-
-    def test_a_worker_may_name_the_delay(self, subject: Subject) -> None:
-        answer = subject.enqueue("email", backoff=Fixed(MINUTE))
-        subject.deliveries.retry([subject.take_one()], after=HOUR)
-        assert subject.existing_job(answer.id).run_at == subject.clock.now + HOUR
 
     def test_the_last_failure_is_its_death(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
@@ -145,27 +146,19 @@ class TestFailures:
     def test_the_same_word_again_is_answered_already(self, subject: Subject, word: str) -> None:
         subject.enqueue("email")
         job = subject.take_one()
-
-        def end() -> list[Ended]:
-            if word == "retry":
-                return subject.deliveries.retry([job])
-            return subject.deliveries.bury([job], reason="broken")
-
-        assert end()[0].status == "accepted"
+        (ended,) = ENDINGS[word](subject, [job])
+        assert ended.status == "accepted"
         before = subject.existing_job(job.id)
-        assert end()[0].status == "already"
+        (ended,) = ENDINGS[word](subject, [job])
+        assert ended.status == "already"
         assert subject.existing_job(job.id) == before
 
     def test_another_word_of_the_same_delivery_is_lost(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = complete(subject)
-        for ended in (
-            subject.deliveries.retry([job]),
-            subject.deliveries.bury([job], reason="broken"),
-            subject.deliveries.defer([job], after=SECOND),
-            subject.deliveries.hand_back([job]),
-        ):
-            assert (ended[0].status, ended[0].state) == ("lost", "completed")
+        for word in ("retry", "bury", "defer", "hand back"):
+            (ended,) = ENDINGS[word](subject, [job])
+            assert (ended.status, ended.state) == ("lost", "completed")
         assert subject.existing_job(job.id).state == "completed"
 
     @pytest.mark.parametrize(

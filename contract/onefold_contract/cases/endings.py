@@ -77,16 +77,16 @@ class TestMixedEndings:
         assert caught.value.item == 1
         assert subject.existing_job(answer.id).state == "running"
 
-    @pytest.mark.parametrize("event", [Event.FINISH, Event.TAKE, Event.LAPSE, Event.REPLAY])
-    def test_what_is_no_such_word_is_refused(self, subject: Subject, event: Event) -> None:
+    def test_what_is_no_such_word_and_a_defer_without_a_time_are_refused(
+        self, subject: Subject
+    ) -> None:
         subject.enqueue("email")
-        with pytest.raises(InvalidInput):
-            subject.deliveries.end([ending(subject.take_one(), event)])
-
-    def test_a_defer_must_say_until_when(self, subject: Subject) -> None:
-        subject.enqueue("email")
+        job = subject.take_one()
+        for event in (Event.FINISH, Event.TAKE, Event.LAPSE, Event.REPLAY):
+            with pytest.raises(InvalidInput):
+                subject.deliveries.end([ending(job, event)])
         with pytest.raises(InvalidInput) as caught:
-            subject.deliveries.end([ending(subject.take_one(), Event.DEFER)])
+            subject.deliveries.end([ending(job, Event.DEFER)])
         assert caught.value.field == "after"
 
 

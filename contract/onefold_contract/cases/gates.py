@@ -42,16 +42,13 @@ class TestHolds:
         found = subject.existing_queue(queue)
         assert (found.held_why, found.held_until) == (expected[0], subject.clock.now + expected[1])
 
-    def test_a_forced_hold_shortens(self, subject: Subject, queue: str) -> None:
-        subject.queues.hold(queue, after=HOUR, why="deferred")
-        subject.queues.hold(queue, after=MINUTE, why="circuit", force=True)
-        assert subject.existing_queue(queue).held_until == subject.clock.now + MINUTE
-
-    def test_a_hold_that_is_not_over_is_opened_by_force_alone(
+    def test_a_hold_that_is_not_over_is_shortened_and_opened_by_force_alone(
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 3)
-        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=HOUR, why="deferred")
+        subject.queues.hold(queue, after=MINUTE, why="circuit", force=True)
+        assert subject.existing_queue(queue).held_until == subject.clock.now + MINUTE
         assert not subject.queues.end_hold(queue)
         assert subject.take([queue], limit=9) == []
         assert subject.queues.end_hold(queue, force=True)
@@ -64,7 +61,7 @@ class TestHolds:
         assert not subject.queues.end_hold(queue)
         assert subject.existing_queue(queue).paused
 
-    def test_limits_that_are_set_meanwhile_hold_afterwards(
+    def test_limits_that_are_set_or_taken_off_meanwhile_hold_afterwards(
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 5)
@@ -74,17 +71,11 @@ class TestHolds:
         subject.queues.end_hold(queue, force=True)
         assert subject.take([queue], limit=9) == []
         assert len(subject.take_limited(queue, limit=9).jobs) == 2
-
-    def test_limits_that_are_taken_off_meanwhile_do_not_end_the_hold(
-        self, subject: Subject, queue: str
-    ) -> None:
-        fill(subject, queue, 5)
-        subject.queues.set_limits(queue, limit=Limit(concurrency=2))
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.queues.clear_limits(queue)
         assert subject.take([queue], limit=9) == []
         subject.queues.end_hold(queue, force=True)
-        assert len(subject.take([queue], limit=9)) == 5
+        assert len(subject.take([queue], limit=9)) == 3
 
     @pytest.mark.parametrize(
         "limits",
@@ -152,11 +143,12 @@ class TestProbes:
         assert len(subject.take([queue], limit=9)) == 8
         assert subject.existing_queue(queue).held_until is None
 
-    def test_a_success_from_before_does_not_open_a_queue_that_probes(
+    def test_jobs_from_before_the_hold_neither_open_it_nor_stand_in_the_way(
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 9)
-        early, late = subject.take([queue], limit=2, lease=HOUR)
+        early, late, parked = subject.take([queue], limit=3, lease=HOUR)
+        subject.deliveries.park(parked, ack_timeout=HOUR)
         subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
         (probe,) = subject.take_limited(queue, limit=9).jobs
@@ -164,7 +156,7 @@ class TestProbes:
         assert not subject.queues.end_hold(queue, by=late)
         assert subject.take_limited(queue, limit=9).jobs == []
         assert subject.queues.end_hold(queue, by=probe)
-        assert len(subject.take([queue], limit=9)) == 6
+        assert len(subject.take([queue], limit=9)) == 5
 
     def test_a_hold_can_be_opened_for_one_reason_alone(self, subject: Subject, queue: str) -> None:
         subject.queues.hold(queue, after=MINUTE, why="deferred")
@@ -185,6 +177,7 @@ class TestProbes:
         assert subject.take_limited(queue, limit=9).jobs == []
         subject.deliveries.acknowledge(next_probe.id)
         assert subject.existing_queue(queue).held_until is None
+        assert subject.take([queue]), "it is open"
 
     @pytest.mark.parametrize("ending", ["retry", "hand back", "lapse"])
     def test_after_a_failure_another_one_goes(
@@ -204,27 +197,6 @@ class TestProbes:
         subject.clock.advance(MINUTE)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
-    def test_a_probe_that_waits_for_its_ack_is_still_one(
-        self, subject: Subject, queue: str
-    ) -> None:
-        self.held(subject, queue)
-        (probe,) = subject.take_limited(queue).jobs
-        subject.deliveries.park(probe, ack_timeout=5 * MINUTE)
-        assert subject.take_limited(queue).jobs == []
-        subject.deliveries.acknowledge(probe.id)
-        assert len(subject.take([queue], limit=9)) == 8
-
-    def test_jobs_from_before_the_hold_do_not_stand_in_the_way(
-        self, subject: Subject, queue: str
-    ) -> None:
-        fill(subject, queue, 9)
-        for job in subject.take([queue], limit=3, lease=HOUR):
-            subject.deliveries.park(job, ack_timeout=HOUR)
-        subject.queues.hold(queue, after=MINUTE, why="backpressure")
-        subject.clock.advance(MINUTE)
-        assert len(subject.take_limited(queue, limit=9).jobs) == 1
-        assert subject.take_limited(queue, limit=9).jobs == []
-
     def test_a_probe_keeps_to_the_limits_of_its_queue(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
         subject.queues.set_limits(queue, limit=Limit(concurrency=1))
@@ -239,8 +211,9 @@ class TestProbes:
 class TestHoldsByAWorker:
     """A worker can hold the whole queue with a defer."""
 
-    def test_the_queue_is_held_for_as_long_as_the_job_is_deferred(
-        self, subject: Subject, queue: str
+    @pytest.mark.parametrize("is_repeated", [False, True])
+    def test_the_queue_is_held_once_and_for_as_long_as_the_job_is_deferred(
+        self, subject: Subject, queue: str, *, is_repeated: bool
     ) -> None:
         fill(subject, queue, 3)
         job = subject.take_one(queue)
@@ -248,14 +221,11 @@ class TestHoldsByAWorker:
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + MINUTE, "deferred")
         assert subject.take([queue], limit=9) == []
-        subject.clock.advance(MINUTE)
-        assert len(subject.take_limited(queue, limit=9).jobs) == 1
-
-    def test_a_repeated_defer_does_not_hold_it_again(self, subject: Subject, queue: str) -> None:
-        fill(subject, queue, 1)
-        job = subject.take_one(queue)
-        subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
-        subject.queues.end_hold(queue, force=True)
-        again = subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
-        assert again.status == "already"
-        assert subject.existing_queue(queue).held_until is None
+        if is_repeated:
+            subject.queues.end_hold(queue, force=True)
+            again = subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
+            assert again.status == "already"
+            assert subject.existing_queue(queue).held_until is None
+        else:
+            subject.clock.advance(MINUTE)
+            assert len(subject.take_limited(queue, limit=9).jobs) == 1

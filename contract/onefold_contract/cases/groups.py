@@ -175,21 +175,17 @@ class TestOrder:
                 subject.deliveries.rescue()
         assert [job.id for job in subject.take_limited(queue).jobs] == [second]
 
-    def test_a_head_that_is_scheduled_makes_its_group_wait(
+    def test_a_head_that_is_scheduled_makes_its_group_wait_and_no_job_without_a_group(
         self, subject: Subject, queue: str
     ) -> None:
         subject.queues.set_limits(queue, ordered=True)
         head = subject.enqueue("email", queue=queue, group_key="a", delay=HOUR).id
         fill(subject, queue, 1, "a")
-        assert subject.take_limited(queue).jobs == []
-        subject.clock.advance(HOUR)
-        assert [job.id for job in subject.take_limited(queue).jobs] == [head]
-
-    def test_jobs_without_a_group_have_no_order_to_keep(self, subject: Subject, queue: str) -> None:
-        subject.queues.set_limits(queue, ordered=True)
         fill(subject, queue, 3)
         assert subject.take([queue], limit=9) == []
-        assert len(subject.take_limited(queue, limit=9).jobs) == 3
+        assert groups(subject.take_limited(queue, limit=9).jobs) == [None] * 3
+        subject.clock.advance(HOUR)
+        assert [job.id for job in subject.take_limited(queue).jobs] == [head]
 
     def test_many_waiting_jobs_of_one_group_do_not_starve_another(
         self, subject: Subject, queue: str

@@ -1,6 +1,7 @@
 """Rule 9, `keep`, `raise` and `replace`: what an enqueue does if its key is held."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -28,24 +29,18 @@ class TestKeep:
 class TestRaise:
     """Rule 9, `raise`: a duplicate is an error, and nothing of the call is stored."""
 
-    def test_a_duplicate_is_an_error_that_names_the_holder(self, subject: Subject) -> None:
-        first = subject.enqueue("email", unique_key="k")
-        with pytest.raises(AlreadyEnqueued) as caught:
-            subject.enqueue("email", unique_key="k", on_duplicate="raise")
-        assert (caught.value.key, caught.value.holder_id) == ("k", first.id)
-        assert caught.value.evidence["state"] == "ready"
-        assert (caught.value.item, str(caught.value)[:11]) == (None, "The key 'k'"), "of one call"
-        assert stored(subject) == 1
-
-    def test_nothing_stays_even_where_the_caller_catches_it_and_commits(
+    def test_a_duplicate_is_an_error_that_names_the_holder_and_nothing_stays(
         self, subject: Subject
     ) -> None:
-        """Rule 5."""
+        """Rule 5: even where the caller catches it and commits."""
         first = subject.enqueue("email", unique_key="k")
-        with pytest.raises(AlreadyEnqueued):
+        with pytest.raises(AlreadyEnqueued) as caught:
             subject.committing_errors().enqueue(
                 "email", unique_key="k", idempotency_key="publish", on_duplicate="raise"
             )
+        assert (caught.value.key, caught.value.holder_id) == ("k", first.id)
+        assert caught.value.evidence["state"] == "ready"
+        assert (caught.value.item, str(caught.value)[:11]) == (None, "The key 'k'"), "of one call"
         assert stored(subject) == 1
         assert subject.keys.duplicates(first.id).count == 0
         assert subject.enqueue("email", idempotency_key="publish").inserted
@@ -80,22 +75,18 @@ class TestReplace:
         assert job.payload == {"to": 2}
         assert subject.enqueue("email", unique_key="k").id == first.id
 
-    def test_the_replaced_request_is_what_later_ones_are_compared_with(
+    def test_the_replaced_request_is_what_later_ones_are_compared_with_its_kind_too(
         self, subject: Subject
     ) -> None:
         """Rule 8."""
-        subject.enqueue("email", {"to": 1}, unique_key="k")
-        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        assert not subject.enqueue("email", {"to": 2}, unique_key="k").mismatch
-        assert subject.enqueue("email", {"to": 1}, unique_key="k").mismatch
-
-    def test_a_holder_of_another_kind_takes_the_kind_too(self, subject: Subject) -> None:
-        first = subject.enqueue("email", {"to": 1}, unique_key="k", across_kinds=True)
-        subject.enqueue(
-            "letter", {"street": 2}, unique_key="k", across_kinds=True, on_duplicate="replace"
-        )
+        key: Any = {"unique_key": "k", "across_kinds": True}
+        first = subject.enqueue("email", {"to": 1}, **key)
+        subject.enqueue("letter", {"to": 2}, **key, on_duplicate="replace")
         job = subject.existing_job(first.id)
-        assert (job.kind, job.payload) == ("letter", {"street": 2})
+        assert (job.kind, job.payload) == ("letter", {"to": 2})
+        assert not subject.enqueue("letter", {"to": 2}, **key).mismatch
+        assert subject.enqueue("email", {"to": 2}, **key).mismatch
+        assert subject.enqueue("letter", {"to": 1}, **key).mismatch
 
     def test_a_retrying_holder_starts_a_new_generation(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
@@ -107,9 +98,8 @@ class TestReplace:
         job = subject.existing_job(first.id)
         assert answer.replaced
         assert (job.payload, job.attempt, job.generation) == ({"to": 2}, 0, 1)
-        assert (job.fence, job.run_at) == (before.fence, before.run_at), (
-            "nor is its backoff shorter"
-        )
+        now = (job.fence, job.run_at)
+        assert now == (before.fence, before.run_at), "nor is its backoff shorter"
         subject.enqueue("email", {"to": 3}, unique_key="k", on_duplicate="replace")
         assert subject.existing_job(first.id).run_at == before.run_at, "nor by the next one"
 

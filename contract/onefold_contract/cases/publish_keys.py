@@ -68,24 +68,18 @@ class TestPublishKeys:
         assert subject.existing_job(first.id).payload == {"order": 1}
         assert stored(subject) == 1
 
-    def test_it_is_per_queue(self, subject: Subject) -> None:
-        publish(subject, queue="one")
-        assert publish(subject, queue="two").inserted
-        assert publish(subject, queue="one").duplicate
-
-    def test_it_is_per_tenant(self, subject: Subject) -> None:
-        first = publish(subject.tenant("acme"))
-        assert publish(subject.tenant("umbrella")).inserted
-        assert publish(subject).inserted
-        assert publish(subject.tenant("acme")).id == first.id
-
-    def test_it_is_across_kinds(self, subject: Subject) -> None:
-        first = publish(subject)
-        assert subject.enqueue("refund", {"order": 1}, idempotency_key="K").id == first.id
-
-    def test_it_is_no_unique_key(self, subject: Subject) -> None:
-        publish(subject)
-        assert subject.enqueue("pay", {"order": 1}, unique_key="K").inserted
+    def test_it_is_per_tenant_and_queue_and_across_kinds_and_no_unique_key(
+        self, subject: Subject
+    ) -> None:
+        acme = subject.tenant("acme")
+        first = publish(acme, queue="one")
+        assert publish(subject.tenant("umbrella"), queue="one").inserted
+        assert publish(subject, queue="one").inserted
+        assert publish(acme, queue="two").inserted
+        assert acme.enqueue("pay", {"order": 1}, unique_key="K", queue="one").inserted
+        assert publish(acme, queue="one").id == first.id
+        other = acme.enqueue("refund", {"order": 1}, idempotency_key="K", queue="one")
+        assert other.id == first.id
 
     def test_a_replayed_job_is_still_the_one(self, subject: Subject) -> None:
         first = publish(subject)

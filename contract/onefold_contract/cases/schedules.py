@@ -101,10 +101,8 @@ class TestTicks:
         subject.clock.advance(MICROSECOND)
         assert subject.deliveries.sweep() == 1
 
-    def test_the_key_of_a_tick_is_its_time_in_utc(self) -> None:
+    def test_zones_are_those_of_the_schedule_and_keys_are_in_utc(self, subject: Subject) -> None:
         assert tick_name(0) == "1970-01-01T00:00:00Z"
-
-    def test_zones_are_those_of_the_schedule(self, subject: Subject) -> None:
         subject.clock.set(datetime(2040, 6, 30, 12, tzinfo=UTC))
         berlin = subject.schedules.save("berlin", "0 0 * * *", tz="Europe/Berlin", kind="report")
         york = subject.schedules.save("york", "0 0 * * *", tz="America/New_York", kind="report")
@@ -139,17 +137,12 @@ class TestCatchUp:
         assert sorted(tick.enqueued.id for tick in ticked.ticks) == sorted(
             job.id for job in subject.find()
         )
-
-    def test_they_run_in_their_order(self, subject: Subject) -> None:
-        subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
-        subject.clock.advance(5 * HOUR)
-        subject.deliveries.tick()
         taken = subject.take(limit=5)
         by_shard: dict[int, list[Any]] = {}
         for job in taken:
             by_shard.setdefault(shard_of(job.id, subject.shards), []).append(job.tick)
         assert len(taken) == 5
-        assert all(ticks == sorted(ticks) for ticks in by_shard.values())
+        assert all(ticks == sorted(ticks) for ticks in by_shard.values()), "they run in their order"
 
     def test_all_has_a_bound_and_prefers_the_newest(self, subject: Subject) -> None:
         subject.schedules.save("hourly", HOURLY, catch_up="all", catch_up_most=3, kind="report")
@@ -209,7 +202,9 @@ class TestScheduledJobs:
         subject.clock.advance(HOUR)
         assert subject.deliveries.tick().ticks[0].enqueued.inserted
 
-    def test_tenants_have_schedules_of_their_own(self, subject: Subject) -> None:
+    def test_tenants_have_schedules_of_their_own_until_they_are_erased(
+        self, subject: Subject
+    ) -> None:
         acme, other = subject.tenant("acme"), subject.tenant("other")
         acme.schedules.save("hourly", HOURLY, kind="report")
         other.schedules.save("hourly", HOURLY, kind="report")
@@ -220,10 +215,6 @@ class TestScheduledJobs:
         assert (tick.tenant, tick.schedule) == ("acme", "hourly")
         assert acme.existing_job(tick.enqueued.id).tenant == "acme"
         assert subject.get(tick.enqueued.id) is None
-
-    def test_an_erased_tenant_has_none(self, subject: Subject) -> None:
-        acme = subject.tenant("acme")
-        acme.schedules.save("hourly", HOURLY, kind="report")
         assert subject.keys.erase(tenant="acme").schedules == 1
         assert acme.schedules.find() == []
         assert subject.deliveries.tick().next_at is None
@@ -250,15 +241,10 @@ class TestChangedSchedules:
         assert subject.schedules.find() == [made]
         assert "hourly" in repr(made)
 
-    def test_saying_the_same_again_forgets_no_tick(self, subject: Subject) -> None:
+    def test_saying_the_same_again_or_other_jobs_forgets_no_tick(self, subject: Subject) -> None:
         made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR + MINUTE)
         assert subject.schedules.save("hourly", HOURLY, kind="report") == made
-        assert moments(subject.deliveries.tick()) == [made.next_tick]
-
-    def test_other_jobs_keep_the_next_tick(self, subject: Subject) -> None:
-        made = subject.schedules.save("hourly", HOURLY, kind="report")
-        subject.clock.advance(HOUR + MINUTE)
         changed = subject.schedules.save("hourly", HOURLY, kind="other", payload={"to": 2})
         assert changed.next_tick == made.next_tick
         job = the_job(subject, subject.deliveries.tick())
@@ -302,11 +288,9 @@ class TestPausedSchedules:
         assert subject.deliveries.tick().ticks == ()
         subject.clock.advance(HOUR)
         assert moments(subject.deliveries.tick()) == [subject.clock.now - MINUTE]
-
-    def test_a_change_does_not_wake_it(self, subject: Subject) -> None:
-        subject.schedules.save("hourly", HOURLY, kind="report")
         subject.schedules.pause("hourly")
-        assert subject.schedules.save("hourly", "30 * * * *", kind="report").paused
+        changed = subject.schedules.save("hourly", "30 * * * *", kind="report")
+        assert changed.paused, "a change does not wake it"
 
     @pytest.mark.parametrize("call", ["pause", "resume", "run_now"])
     def test_one_that_is_not_there_is_an_error(self, subject: Subject, call: str) -> None:
@@ -331,18 +315,14 @@ class TestRunNow:
         assert job.tick == subject.clock.now
         assert job.metadata == {"schedule": "hourly"}
 
-    def test_it_takes_no_tick_away(self, subject: Subject) -> None:
-        made = subject.schedules.save("hourly", HOURLY, kind="report")
+    def test_it_takes_no_tick_away_and_a_unique_key_counts_here_too(self, subject: Subject) -> None:
+        made = subject.schedules.save("hourly", HOURLY, unique_key="k", kind="report")
         subject.clock.advance(HOUR)
-        subject.schedules.run_now("hourly")
-        assert moments(subject.deliveries.tick()) == [made.next_tick]
-        assert stored(subject) == 2
-
-    def test_a_unique_key_counts_here_too(self, subject: Subject) -> None:
-        subject.schedules.save("hourly", HOURLY, unique_key="k", kind="report")
         first = subject.schedules.run_now("hourly")
         again = subject.schedules.run_now("hourly")
         assert (again.id, again.duplicate) == (first.id, True)
+        assert moments(subject.deliveries.tick()) == [made.next_tick]
+        assert stored(subject) == 1
 
 
 REFUSED: Final[dict[str, list[Any]]] = {

@@ -8,7 +8,6 @@ from onefold_contract.cases.common import (
     DAY,
     HOUR,
     MICROSECOND,
-    MINUTE,
     MOMENTS,
     WORDS,
     complete,
@@ -56,18 +55,16 @@ class TestScopes:
 class TestWindows:
     """`unique_for`: a half-open window that starts at the enqueue; no buckets."""
 
-    def test_it_is_over_at_its_last_moment_and_not_before(self, subject: Subject) -> None:
+    @pytest.mark.parametrize("ends", [False, True])
+    def test_it_is_over_so_long_after_the_enqueue_and_not_before(
+        self, subject: Subject, *, ends: bool
+    ) -> None:
         first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
         subject.clock.advance(HOUR - MICROSECOND)
+        if ends:
+            complete(subject)
         assert subject.enqueue("email", unique_key="k").id == first.id
         subject.clock.advance(MICROSECOND)
-        assert subject.enqueue("email", unique_key="k").inserted
-
-    def test_it_counts_from_the_enqueue_and_not_from_the_end(self, subject: Subject) -> None:
-        subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        subject.clock.advance(HOUR - MINUTE)
-        complete(subject)
-        subject.clock.advance(MINUTE)
         assert subject.enqueue("email", unique_key="k").inserted
 
 

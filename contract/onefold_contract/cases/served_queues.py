@@ -85,41 +85,31 @@ class TestServedQueues:
             assert call(queue) is None
         assert subject.queues.get(queue) is None
 
-    def test_a_queue_is_stopped_and_says_why(self, subject: Subject, queue: str) -> None:
+    def test_a_queue_is_stopped_and_says_why_unless_it_has_another_endpoint(
+        self, subject: Subject, queue: str
+    ) -> None:
         said = QueueSettings(endpoint=ENDPOINT, signing_secret=new_secret(), max_attempts=3)
-        subject.queues.save(queue, said)
+        before = subject.queues.save(queue, said)
+        assert not subject.queues.pause_endpoint(queue, endpoint=f"{ENDPOINT}/old", why="gone")
+        assert subject.queues.get(queue) == before
+        assert not subject.queues.pause_endpoint(f"{queue}-none", endpoint=ENDPOINT, why="gone")
         assert subject.queues.pause_endpoint(queue, endpoint=ENDPOINT, why="gone")
         found = subject.queues.get(queue)
         assert found is not None
         assert found.paused
         assert found.settings() == replace(said, paused=True, paused_reason="gone")
 
-    def test_what_has_another_endpoint_is_not_stopped(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT))
-        before = subject.queues.get(queue)
-        assert before is not None
-        assert not subject.queues.pause_endpoint(queue, endpoint=f"{ENDPOINT}/old", why="gone")
-        assert subject.queues.get(queue) == before
-        assert not subject.queues.pause_endpoint(f"{queue}-none", endpoint=ENDPOINT, why="gone")
-
-    def test_a_new_queue_does_not_replace_one_that_exists(
-        self, subject: Subject, queue: str
-    ) -> None:
-        first = subject.queues.save(queue, QueueSettings(max_attempts=3), new=True)
+    def test_a_queue_is_changed_but_not_by_a_new_one(self, subject: Subject, queue: str) -> None:
+        first = subject.queues.save(queue, QueueSettings(backoff=Fixed(SECOND)), new=True)
+        subject.clock.advance(MINUTE)
         with pytest.raises(InvalidInput, match="belongs to a queue that exists"):
             subject.queues.save(queue, QueueSettings(max_attempts=4, paused=True), new=True)
         assert subject.queues.get(queue) == first
-
-    def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
-        first = subject.queues.save(queue, QueueSettings(backoff=Fixed(SECOND)))
-        subject.clock.advance(MINUTE)
         second = subject.queues.save(queue, QueueSettings(max_attempts=2))
         assert second.settings() == QueueSettings(max_attempts=2, paused=False)
-        assert second.created_at == first.created_at
-        assert (first.updated_at, second.updated_at) == (
-            subject.clock.now - MINUTE,
-            subject.clock.now,
-        )
+        now = subject.clock.now
+        assert second.created_at == first.created_at == first.updated_at == now - MINUTE
+        assert second.updated_at == now
 
     def test_an_endpoint_has_a_secret_and_keeps_it(self, subject: Subject, queue: str) -> None:
         assert subject.queues.save(queue).secrets == ()
@@ -230,6 +220,9 @@ class TestServedQueues:
         assert every == {*mine, f"{queue} of another"}
         others = [found.name for found in subject.queues.find(saved=True)]
         assert others == [f"{queue} of another"]
+        assert subject.keys.erase(tenant="acme").queues == 1
+        assert tenant.queues.get(queue) is None
+        assert subject.queues.get(f"{queue} of another") is not None
 
     def test_a_queue_is_removed_with_all_that_was_said(self, subject: Subject, queue: str) -> None:
         subject.queues.save(queue, QueueSettings(endpoint=ENDPOINT, concurrency=1))
@@ -241,7 +234,7 @@ class TestServedQueues:
         assert len(subject.take([queue], limit=9)) == 2
 
     @pytest.mark.parametrize("state", ["queued", "grouped", "running"])
-    def test_a_queue_with_jobs_is_not_removed(
+    def test_a_queue_is_not_removed_before_its_jobs_have_ended(
         self, subject: Subject, queue: str, state: str
     ) -> None:
         subject.queues.save(queue)
@@ -251,6 +244,10 @@ class TestServedQueues:
         with pytest.raises(QueueNotEmpty, match="force"):
             subject.queues.delete(queue)
         assert subject.queues.get(queue) is not None
+        (job,) = subject.find(queue=queue)
+        subject.cancel(job.id)
+        assert subject.queues.delete(queue) is True
+        assert subject.existing_job(job.id).state == "cancelled"
 
     def test_a_queue_is_removed_with_its_jobs_by_force(self, subject: Subject, queue: str) -> None:
         subject.queues.save(queue)
@@ -263,23 +260,6 @@ class TestServedQueues:
         left = [job.id for job in (*subject.find(), *subject.tenant("other").find())]
         assert left == [done.id]
         assert set(left) < set(ids)
-
-    def test_ended_jobs_do_not_keep_a_queue(self, subject: Subject, queue: str) -> None:
-        subject.queues.save(queue)
-        fill(subject, queue, 2)
-        first, second = subject.take([queue], limit=2)
-        subject.deliveries.finish([first])
-        subject.deliveries.bury([second], reason="broken")
-        assert subject.queues.delete(queue) is True
-        assert subject.existing_job(second.id).state == "dead"
-
-    def test_an_erased_tenant_has_no_queues(self, subject: Subject, queue: str) -> None:
-        tenant = subject.tenant("acme")
-        tenant.queues.save(queue)
-        subject.queues.save(queue)
-        assert subject.keys.erase(tenant="acme").queues == 1
-        assert tenant.queues.get(queue) is None
-        assert subject.queues.get(queue) is not None
 
 
 class TestQualifiedNames:

@@ -13,8 +13,6 @@ from onefold.model.stored_key import Suppressed
 from onefold_contract.cases.common import DAY, HOUR, SECOND, complete
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onefold_contract.subject import Subject
 
 __all__ = ["TestSuppressed"]
@@ -23,28 +21,18 @@ __all__ = ["TestSuppressed"]
 class TestSuppressed:
     """Rule 10: a caller can see why a request was a duplicate."""
 
-    def test_each_duplicate_is_counted_with_its_time_and_request(self, subject: Subject) -> None:
+    @pytest.mark.parametrize("count", [3, 30])
+    def test_each_duplicate_is_counted_and_the_last_ones_are_listed_with_time_and_request(
+        self, subject: Subject, count: int
+    ) -> None:
         holder = subject.enqueue("email", unique_key="k", request_id="original")
-        moments: list[datetime] = []
-        for request_id in ("a", None, "c"):
-            moments.append(subject.clock.advance(SECOND))
-            subject.enqueue("email", unique_key="k", request_id=request_id)
+        notes: list[Suppressed] = []
+        for n in range(count):
+            notes.append(Suppressed(subject.clock.advance(SECOND), str(n) if n else None))
+            subject.enqueue("email", unique_key="k", request_id=notes[n].request_id)
         found = subject.keys.duplicates(holder.id)
-        assert (found.count, found.first_at, found.last_at) == (3, moments[0], moments[2])
-        assert found.recent == (
-            Suppressed(moments[2], "c"),
-            Suppressed(moments[1], None),
-            Suppressed(moments[0], "a"),
-        )
-
-    def test_only_the_last_ones_are_listed(self, subject: Subject) -> None:
-        holder = subject.enqueue("email", unique_key="k")
-        for n in range(30):
-            subject.clock.advance(SECOND)
-            subject.enqueue("email", unique_key="k", request_id=str(n))
-        found = subject.keys.duplicates(holder.id)
-        assert found.count == 30
-        assert [note.request_id for note in found.recent] == [str(n) for n in range(29, 9, -1)]
+        assert (found.count, found.first_at, found.last_at) == (count, notes[0].at, notes[-1].at)
+        assert found.recent == tuple(notes[: -21 if count > 20 else None : -1])
 
     def test_folding_changes_nothing_that_can_be_seen(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k")
@@ -75,15 +63,13 @@ class TestSuppressed:
         assert found.first_at == subject.clock.now - 31 * SECOND
         assert all(note.request_id == note.at.isoformat() for note in found.recent)
 
-    def test_duplicates_inside_a_batch_count(self, subject: Subject) -> None:
+    def test_duplicates_inside_a_batch_and_by_publish_key_count(self, subject: Subject) -> None:
         answers = subject.enqueue_many(
             [NewJob("email", unique_key="k", request_id=str(n)) for n in range(3)]
         )
         found = subject.keys.duplicates(answers[0].id)
         assert found.count == 2
         assert {note.request_id for note in found.recent} == {"1", "2"}
-
-    def test_duplicates_by_publish_key_count(self, subject: Subject) -> None:
         holder = subject.enqueue("email", idempotency_key="publish")
         subject.enqueue("email", idempotency_key="publish", request_id="again")
         assert subject.keys.duplicates(holder.id).recent[0].request_id == "again"
