@@ -16,9 +16,7 @@ from onefold.model.api_key import (
     new_key,
     read_text,
 )
-from onefold.operations.api_keys import (
-    charge,
-)
+from onefold.operations.api_keys import charge
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW
 from tests.fixtures.steps import Steps
@@ -64,7 +62,7 @@ def test_what_is_no_key_is_not_looked_up(text: str) -> None:
     assert read_text(text) is None
 
 
-def test_a_new_key_is_printed_without_its_secret() -> None:
+def test_a_new_key_is_printed_without_its_secret_and_its_id_is_read_from_it() -> None:
     text, stored = new_key()
     new = NewApiKey(from_row(row(stored.id)), text)
 
@@ -72,15 +70,10 @@ def test_a_new_key_is_printed_without_its_secret() -> None:
         assert text not in shown
         assert text.rpartition("_")[2] not in shown
         assert stored.id in shown
+    assert key_id(stored.id) == key_id(f"of_{stored.id}") == key_id(text) == stored.id
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def test_an_id_is_read_from_a_whole_key_too() -> None:
-    text, stored = new_key()
-
-    assert key_id(stored.id) == key_id(f"of_{stored.id}") == key_id(text) == stored.id
 
 
 REFUSED: list[tuple[Callable[[Any], object], str, list[Any]]] = [

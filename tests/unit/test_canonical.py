@@ -177,15 +177,7 @@ def test_members_are_sorted_by_utf16_code_units() -> None:
 
     written = canonical_json(dict.fromkeys(names, 0))
 
-    assert list(json.loads(without_last_commas(written))) == [
-        "\r",
-        "1",
-        "\u0080",
-        "\u00f6",
-        "\u20ac",
-        "\U0001f600",
-        "\ufb33",
-    ]
+    assert "".join(json.loads(without_last_commas(written))) == "\r1\u0080ö€\U0001f600\ufb33"
 
 
 @settings(deadline=None)
@@ -252,17 +244,16 @@ def test_a_stored_payload_comes_back_as_it_was(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [[WIDE, -WIDE], {"n": [WIDE, 1.5, True, None, "x"]}, {"t": [[WIDE]]}]
 )
-def test_an_integer_of_thousands_of_digits_is_stored_exactly(value: Any) -> None:
-    assert decode_payload(encode_payload(value)) == value
-
-
-def test_an_integer_may_be_as_wide_as_python_was_told_to_allow() -> None:
-    limit = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(0)
-    try:
-        assert decode_payload(encode_payload([WIDE])) == [WIDE]
-    finally:
+def test_an_integer_of_thousands_of_digits_is_stored_exactly_whatever_python_allows(
+    value: Any,
+) -> None:
+    allowed = sys.get_int_max_str_digits()
+    for limit in (allowed, 0):
         sys.set_int_max_str_digits(limit)
+        try:
+            assert decode_payload(encode_payload(value)) == value
+        finally:
+            sys.set_int_max_str_digits(allowed)
 
 
 @pytest.mark.parametrize("bad", [*NOT_FINITE, Real("nan"), Odd.NOTHING, Point(math.inf)])
@@ -315,25 +306,18 @@ def test_a_value_goes_as_deep_as_is_allowed_and_no_deeper(encode: Any, *, object
             encode(deeper)
 
 
-def test_a_payload_that_alternates_arrays_and_objects_counts_both() -> None:
-    value: Any = 1
+def test_arrays_and_objects_count_and_brackets_in_text_do_not() -> None:
+    alternating: Any = 1
     for _ in range(MAX_DEPTH // 2):
-        value = {"in": [value]}
-    encode_payload(value)
-
-    with pytest.raises(InvalidInput, match="nest deeper"):
-        encode_payload([value])
-
-
-def test_many_brackets_are_not_a_deep_nest() -> None:
+        alternating = {"in": [alternating]}
     wide = [{"x": [i], "text": '[[{{\\"' * 3 + "\\"} for i in range(MAX_DEPTH)]
-    assert decode_payload(encode_payload(wide)) == wide
-
     text_only = {"text": "[" * 10 * MAX_DEPTH + '"' + "\\"}
-    assert decode_payload(encode_payload(text_only)) == text_only
+    for value in (alternating, wide, text_only):
+        assert decode_payload(encode_payload(value)) == value
 
-    with pytest.raises(InvalidInput, match="nest deeper"):
-        encode_payload([{"text": '"]]]]"'}, nested(MAX_DEPTH)])
+    for value in ([alternating], [{"text": '"]]]]"'}, nested(MAX_DEPTH)]):
+        with pytest.raises(InvalidInput, match="nest deeper"):
+            encode_payload(value)
 
 
 # --- read -----------------------------------------------------------------------------------------
@@ -365,15 +349,9 @@ def test_text_that_nests_deeper_than_the_stack_is_refused(first: str) -> None:
 # --- sorted ---------------------------------------------------------------------------------------
 
 
-def test_the_sorted_form_has_sets_in_order() -> None:
+def test_the_sorted_form_has_sets_numbers_for_names_and_integers_of_any_size() -> None:
     assert sorted_payload({"tags": {"c", "a", "b"}}) == '{"tags":["a","b","c"]}'
-
-
-def test_the_sorted_form_takes_numbers_for_names_as_the_stored_one_does() -> None:
     assert sorted_payload({10: "ten", 9: "nine"}) == sorted_payload({"9": "nine", "10": "ten"})
-
-
-def test_the_sorted_form_has_integers_of_any_size() -> None:
     assert sorted_payload({"n": WIDE}) == f'{{"n":1{"0" * 4999}7}}'
 
 

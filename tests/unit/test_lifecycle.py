@@ -25,26 +25,19 @@ def standing(state: State, **fields: int) -> Standing:
     return Standing(state, backoff=BACKOFF, **values)
 
 
-def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_too() -> None:
-    assert next_step(standing(State.RUNNING, attempt=9), Event.FAIL, now=NOW).state is State.DEAD
-
-
-def test_a_take_charges_an_attempt() -> None:
+def test_a_take_charges_an_attempt_and_one_that_was_never_charged_is_not_given_back() -> None:
+    """A replacement sets the attempt of a running delivery's row to 0 only while it is queued."""
     step = next_step(standing(State.QUEUED), Event.TAKE, now=NOW)
 
     assert (step.state, step.attempt) == (State.RUNNING, 3)
+    for event in (Event.DEFER, Event.HAND_BACK):
+        assert next_step(standing(State.RUNNING, attempt=0), event, now=NOW).attempt == 0
 
 
 def test_poison_goes_before_the_last_attempt_as_a_reason() -> None:
     job = standing(State.RUNNING, attempt=5, max_attempts=5, vanished=4)
 
     assert next_step(job, Event.LAPSE, now=NOW).reason == "poison"
-
-
-@pytest.mark.parametrize("event", [Event.DEFER, Event.HAND_BACK])
-def test_an_attempt_that_was_never_charged_is_not_given_back(event: Event) -> None:
-    """A replacement sets the attempt of a running delivery's row to 0 only while it is queued."""
-    assert next_step(standing(State.RUNNING, attempt=0), event, now=NOW).attempt == 0
 
 
 @pytest.mark.parametrize(

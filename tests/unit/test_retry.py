@@ -32,14 +32,8 @@ backoffs: st.SearchStrategy[Backoff] = st.builds(
 def test_an_exponential_backoff_grows_by_its_factor_up_to_its_cap() -> None:
     backoff = Exponential(timedelta(seconds=2), 3, timedelta(minutes=1), "none")
 
-    assert [backoff.wait(attempt).total_seconds() for attempt in range(1, 7)] == [
-        2,
-        6,
-        18,
-        54,
-        60,
-        60,
-    ]
+    waits = [backoff.wait(attempt).total_seconds() for attempt in range(1, 7)]
+    assert waits == [2, 6, 18, 54, 60, 60]
 
 
 def test_full_jitter_waits_a_random_part() -> None:
@@ -52,7 +46,7 @@ def test_full_jitter_waits_a_random_part() -> None:
 
 
 @given(backoffs, st.integers(1, 10**12), st.floats(0, 1, exclude_max=True))
-def test_a_delay_is_never_negative_longer_than_the_cap_or_too_much(
+def test_a_delay_is_never_negative_longer_than_the_cap_or_too_much_and_never_shrinks(
     backoff: Backoff, attempt: int, dice: float
 ) -> None:
     delay = backoff.wait(attempt, lambda: dice)
@@ -60,18 +54,16 @@ def test_a_delay_is_never_negative_longer_than_the_cap_or_too_much(
     assert isinstance(backoff, Exponential | Fixed)
     longest = backoff.cap if isinstance(backoff, Exponential) else backoff.delay
     assert timedelta(0) <= delay <= longest
-
-
-@given(backoffs, st.integers(1, 200))
-def test_a_later_attempt_never_waits_for_less(backoff: Backoff, attempt: int) -> None:
-    assert backoff.wait(attempt, lambda: 0.5) <= backoff.wait(attempt + 1, lambda: 0.5)
+    assert delay <= backoff.wait(attempt + 1, lambda: dice)
 
 
 @pytest.mark.parametrize("backoff", [Exponential(), Fixed(SECOND)])
-@pytest.mark.parametrize("attempt", [0, -1])
-def test_attempts_are_counted_from_one(backoff: Backoff, attempt: int) -> None:
-    with pytest.raises(InvalidInput, match=f"attempt is counted from 1, got {attempt}"):
-        backoff.wait(attempt)
+def test_attempts_are_counted_from_one(backoff: Backoff) -> None:
+    for attempt in (0, -1):
+        with pytest.raises(InvalidInput, match=f"attempt is counted from 1, got {attempt}"):
+            backoff.wait(attempt)
+    with pytest.raises(NotImplementedError):
+        Backoff().wait(1)  # each class defines its own
 
 
 @pytest.mark.parametrize(
@@ -109,13 +101,8 @@ def test_a_backoff_comes_back_from_its_json(backoff: Backoff) -> None:
 
 
 def test_the_json_has_a_type_and_seconds() -> None:
-    assert msgspec.json.decode(encode(Exponential())) == {
-        "type": "exponential",
-        "base": 1,
-        "factor": 2.0,
-        "cap": 3600,
-        "jitter": "full",
-    }
+    shown = {"type": "exponential", "base": 1, "factor": 2.0, "cap": 3600, "jitter": "full"}
+    assert msgspec.json.decode(encode(Exponential())) == shown
     assert msgspec.json.decode(encode(Fixed(SECOND))) == {"type": "fixed", "base": 1}
 
 
@@ -136,8 +123,3 @@ def test_json_that_is_not_a_backoff_is_rejected_by_its_member(body: bytes, field
     with pytest.raises(BadBody) as rejected:
         decode(body, Backoff)
     assert rejected.value.field == field
-
-
-def test_a_backoff_of_another_class_defines_its_wait() -> None:
-    with pytest.raises(NotImplementedError):
-        Backoff().wait(1)

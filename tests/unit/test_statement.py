@@ -69,9 +69,6 @@ def test_a_percent_sign_is_doubled_for_psycopg_alone() -> None:
     assert compiled(text, "named")[0] == text
 
 
-# --- values ---------------------------------------------------------------------------------------
-
-
 # --- schemas --------------------------------------------------------------------------------------
 
 
@@ -153,10 +150,7 @@ def awaited(operation: Asking[T], execute: Execute) -> T:
     return asyncio.run(run_async(operation, later))
 
 
-both = pytest.mark.parametrize("runner", [blocking, awaited])
-
-
-@both
+@pytest.mark.parametrize("runner", [blocking, awaited])
 def test_an_interruption_closes_the_operation(runner: Runner[None]) -> None:
     seen: list[type[BaseException]] = []
 
