@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from onefold import (
-    Busy,
     ConflictingOptions,
     Defer,
     Done,
@@ -151,7 +150,7 @@ def is_refused(error: BaseException) -> bool:
     ids=["class", "classes", "function"],
 )
 @on_sqlite
-async def test_an_exception_that_is_declared_not_done_gives_it_back(
+async def test_an_exception_that_is_declared_not_done_gives_it_back_and_another_is_unknown(
     deliveries: Deliveries, way: Way, declared: Any
 ) -> None:
     effect = Effect(fails=1, error=ConnectionRefusedError)
@@ -161,14 +160,8 @@ async def test_an_exception_that_is_declared_not_done_gives_it_back(
 
     run = deliveries.again(run)
     assert await way.pay(run, effect, not_done=declared) == {"done": 7}
-
-
-@on_sqlite
-async def test_an_exception_that_is_not_declared_is_unknown_beside_those_that_are(
-    deliveries: Deliveries, way: Way
-) -> None:
     with pytest.raises(OutcomeUnknown):
-        await way.pay(deliveries.first(), Bank().pay, not_done=(ConnectionRefusedError, Busy))
+        await way.pay(deliveries.first(), Bank().pay, not_done=declared)
 
 
 async def test_the_call_may_say_itself_that_it_was_not_done(
@@ -274,14 +267,6 @@ async def test_a_handler_that_catches_it_and_asks_again_is_told_the_same(
 
 
 @on_sqlite
-async def test_not_done_is_not_for_a_key_whose_takeover_repeats(deliveries: Deliveries) -> None:
-    run = deliveries.first()
-    for takeover in ("rerun", "resume"):
-        with pytest.raises(ConflictingOptions, match="not_done"):
-            await run.once("pay", takeover=takeover, not_done=KeyError).__aenter__()
-
-
-@on_sqlite
 async def test_a_result_that_verify_finds_and_that_cannot_be_stored_leaves_it_unknown(
     deliveries: Deliveries, way: Way
 ) -> None:
@@ -296,22 +281,23 @@ async def test_a_result_that_verify_finds_and_that_cannot_be_stored_leaves_it_un
     assert await way.pay(deliveries.again(run), bank.pay, verify=bank.find) == "receipt"
 
 
-@pytest.mark.parametrize("wrong", [7, (str,)])
 @on_sqlite
-async def test_not_done_is_checked(deliveries: Deliveries, way: Way, wrong: Any) -> None:
-    with pytest.raises(InvalidInput) as raised:
-        await way.pay(deliveries.first(), Effect(), not_done=wrong)
-    assert raised.value.field == "not_done"
-
-
-@pytest.mark.parametrize("options", [{"not_done": KeyError}, {"verify": Bank().find}], ids=list)
-@on_sqlite
-async def test_not_done_and_verify_are_for_unsafe_steps(
-    deliveries: Deliveries, options: dict[str, Any]
+async def test_not_done_is_classes_for_a_call_that_is_not_made_again(
+    deliveries: Deliveries, way: Way
 ) -> None:
-    with pytest.raises(ConflictingOptions, match="unsafe=True") as raised:
-        deliveries.first().using(**options)
-    assert [raised.value.field] == list(options)
+    run = deliveries.first()
+    for wrong in (7, (str,)):
+        with pytest.raises(InvalidInput) as raised:
+            await way.pay(run, Effect(), not_done=wrong)
+        assert raised.value.field == "not_done"
+    for takeover in ("rerun", "resume"):
+        with pytest.raises(ConflictingOptions, match="not_done"):
+            await run.once("pay", takeover=takeover, not_done=KeyError).__aenter__()
+    safe: list[dict[str, Any]] = [{"not_done": KeyError}, {"verify": Bank().find}]
+    for options in safe:
+        with pytest.raises(ConflictingOptions, match="unsafe=True") as refused:
+            run.using(**options)
+        assert [refused.value.field] == list(options)
 
 
 @pytest.mark.parametrize("outer", ["step", "transact"])

@@ -50,32 +50,21 @@ async def test_f050_a_step_that_is_over_is_not_done_again(deliveries: Deliveries
     assert effect.calls == [7]
 
 
-async def test_f050_a_result_is_what_its_function_says_in_the_first_run_and_in_a_rerun(
-    deliveries: Deliveries,
-) -> None:
-    def issue() -> Receipt:
-        return RECEIPT
-
-    def pair() -> tuple[int, str]:
-        return 1, "a"
-
-    run = deliveries.first()
-    first = [await run.step("issue", issue), await run.step("pair", pair)]
-    run = deliveries.again(run)
-
-    assert first == [RECEIPT, (1, "a")]
-    assert [await run.step("issue", issue), await run.step("pair", pair)] == first
-
-
 class Paid(pydantic.BaseModel, strict=True):
     at: datetime
     by: str = pydantic.Field(alias="paidBy")
 
 
-async def test_f050_models_of_pydantic_are_read_back_alone_and_in_lists(
+async def test_f050_a_result_is_what_its_function_says_in_the_first_run_and_in_a_rerun(
     deliveries: Deliveries,
 ) -> None:
     paid = Paid(at=datetime(2026, 1, 1, tzinfo=UTC), paidBy="Ada")
+
+    def issue() -> Receipt:
+        return RECEIPT
+
+    def pair() -> tuple[int, str]:
+        return 1, "a"
 
     def pay(_: list[Paid]) -> Paid:
         return paid
@@ -85,6 +74,8 @@ async def test_f050_models_of_pydantic_are_read_back_alone_and_in_lists(
 
     run = deliveries.first()
     for _ in range(2):
+        assert await run.step("issue", issue) == RECEIPT
+        assert await run.step("pair", pair) == (1, "a")
         assert await run.step("pay", pay, [paid]) == paid
         assert await run.step("pay all", pay_all) == {"all": [paid]}
         run = deliveries.again(run)
@@ -442,7 +433,7 @@ async def test_f072_a_fresh_replay_has_new_keys(deliveries: Deliveries) -> None:
     assert deliveries.take().key("charge") == f"{run.target.id}.1:charge"
 
 
-async def test_options_that_mean_nothing_are_refused(deliveries: Deliveries) -> None:
+async def test_options_and_names_that_mean_nothing_are_refused(deliveries: Deliveries) -> None:
     bad: list[tuple[dict[str, Any], str]] = [
         ({"attempts": 0}, "attempts"),
         ({"backoff": AT_ONCE}, "backoff"),
@@ -457,11 +448,6 @@ async def test_options_that_mean_nothing_are_refused(deliveries: Deliveries) -> 
         with pytest.raises(InvalidInput) as raised:
             run.using(**options)
         assert raised.value.field == field, options
-
-
-async def test_a_name_that_is_no_name_is_refused(deliveries: Deliveries) -> None:
-    run = deliveries.first()
-
     with pytest.raises(InvalidInput):
         await run.step("charge[7]", Effect())
     with pytest.raises(InvalidInput):
