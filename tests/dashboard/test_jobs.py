@@ -2,8 +2,10 @@
 
 import pytest
 
-from onefold import NewJob, Onefold
+from onefold import NewJob, Onefold, Run
 from onefold.operations import jobs
+from onefold.server.dashboard.rendering import LONGEST_JSON
+from onefold.testing.jobs import drain
 from tests.dashboard.seed import Seeded
 from tests.dashboard.visiting import Visitor
 
@@ -98,6 +100,24 @@ def test_a_completed_job_shows_payload_steps_result_and_duplicates(
     keys = page.part("Keys")
     assert keys.one(".figure").text == "3"
     assert {f"req-{number}-8c1d" for number in range(3)} == set(keys.texts("li .mono"))
+
+
+def test_long_values_are_shown_in_part(onefold: Onefold, visit: Visitor) -> None:
+    long = ["tea"] * 15_000
+
+    @onefold.job
+    def weigh(run: Run, long: list[str]) -> list[str]:
+        return run.step("weigh", lambda: long)
+
+    job_id = weigh.using(metadata={"long": long[:6_000]}, store_result=True).enqueue(long).id
+    drain(onefold)
+
+    page = visit.open(f"/jobs/{job_id}")
+
+    for part in ("Payload", "Steps", "Result", "Metadata"):
+        text = page.part(part).one("pre").raw
+        assert len(text) < LONGEST_JSON + 100
+        assert text.endswith("Only the first 20,000 characters are shown.")
 
 
 def test_a_dead_job_shows_each_delivery_with_fence_worker_duration_and_traceback(

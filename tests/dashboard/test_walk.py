@@ -174,3 +174,23 @@ def test_a_long_text_full_of_quotes_is_one_token() -> None:
 
     assert shown.count('<span class="json-text">') == 1
     assert shown.count('<span class="json-key">') == 1
+
+
+def test_no_more_of_a_value_is_encoded_than_is_shown() -> None:
+    encoded = 0
+
+    class Member:
+        def __str__(self) -> str:
+            nonlocal encoded
+            encoded += 1
+            return "one"
+
+    shown = pretty_json([Member()] * LONGEST_JSON)
+
+    assert 0 < encoded < LONGEST_JSON / len('  "one",')
+    assert shown.endswith("<em>… Only the first 20,000 characters are shown.</em>")
+
+
+def test_a_value_that_fits_is_shown_whole() -> None:
+    assert "Only the first" not in pretty_json("x" * (LONGEST_JSON - 2))
+    assert "Only the first" in pretty_json("x" * (LONGEST_JSON - 1))

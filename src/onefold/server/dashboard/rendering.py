@@ -27,6 +27,7 @@ MEDIA_TYPES: Final = {
 }
 LONGEST_JSON: Final = 20_000
 """Characters of a value that a page shows."""
+_JSON: Final = json.JSONEncoder(indent=2, ensure_ascii=False, default=str)
 _TOKEN: Final = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))'
     r"|(?P<number>-?\d[\d.eE+-]*)|(?P<word>\b(?:true|false|null)\b)"
@@ -87,9 +88,13 @@ def environment() -> Environment:
 
 
 def pretty_json(value: Any) -> Markup:
-    """JSON with indents and colours; shortened if it is long."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    rest = len(text) - LONGEST_JSON
+    """JSON with indents and colours. Of a long value the beginning: no more of it is encoded."""
+    text = ""
+    for piece in _JSON.iterencode(value):
+        text += piece
+        if len(text) > LONGEST_JSON:
+            break
+    is_long = len(text) > LONGEST_JSON
     text = text[:LONGEST_JSON]
     pieces: list[Markup] = []
     end = 0
@@ -99,8 +104,9 @@ def pretty_json(value: Any) -> Markup:
         name = "key" if text.startswith(":", end) else token.lastgroup
         pieces.append(Markup('<span class="json-{}">{}</span>').format(name, token[0]))
     pieces.append(escape(text[end:]))
-    if rest > 0:
-        pieces.append(Markup("\n<em>… {} more characters</em>").format(f"{rest:,}"))
+    if is_long:
+        note = Markup("\n<em>… Only the first {} characters are shown.</em>")
+        pieces.append(note.format(f"{LONGEST_JSON:,}"))
     return Markup("").join(pieces)
 
 
