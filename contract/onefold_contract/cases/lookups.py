@@ -158,6 +158,29 @@ class TestPaging:
                 break
         assert found == (wanted[::-1] if newest_first else wanted)
 
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize("text", [None, "ada"])
+    def test_a_page_has_at_most_four_mebibytes(
+        self, subject: Subject, text: str | None, newest_first: Any
+    ) -> None:
+        large = NewJob("email", {"to": "Ada", "text": "é" * 500_000})
+        jobs = [*[NewJob("email", {"to": "Ada"})] * 40, *[large] * 9]
+        made = [answer.id for answer in subject.enqueue_many(jobs)]
+        subject.take(limit=100)
+        pages: list[list[str]] = []
+        after = None
+        while True:
+            page = subject.find(
+                state="running", text=text, limit=100, after=after, newest_first=newest_first
+            )
+            assert page.looked_to is None
+            pages.append(ids(page))
+            after = page.next
+            if after is None:
+                break
+        assert [one for page in pages for one in page] == sorted(made, reverse=newest_first)
+        assert list(map(len, pages)) == ([4, 4, 41] if newest_first else [44, 4, 1])
+
     def test_a_search_for_a_text_looks_at_a_limited_number_of_jobs(self, subject: Subject) -> None:
         oldest = subject.enqueue("email", {"to": "Ada"}).id
         subject.enqueue_many([NewJob("email")] * 2000)

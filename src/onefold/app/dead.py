@@ -98,7 +98,7 @@ class DeadJobs(Noun):
 def _replay_page(
     tenant: str, wanted: jobs.JobFilter, limit: int, after: str | None, sql: Sql, *, fresh: bool
 ) -> Operation[tuple[JobPage, list[Enqueued]]]:
-    page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+    page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after, whole=False)
     ids = [job.id for job in page]
     replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
     return page, replayed
@@ -107,7 +107,7 @@ def _replay_page(
 def _delete_page(
     tenant: str, wanted: jobs.JobFilter, limit: int, after: str | None, sql: Sql
 ) -> Operation[tuple[JobPage, int]]:
-    page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+    page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after, whole=False)
     seen = {job.id: job for job in page}
     deleted = yield from jobs.delete(sql, tenant, list(seen), seen=seen)
     return page, len(deleted)

@@ -152,7 +152,8 @@ class JobCalls(Calls):
     ) -> Procedure[JobPage]:
         """Jobs by filter, one page per call: `after=page.next` continues.
 
-        One call looks at 10,000 jobs, so a page may have few jobs or none, and a `next`.
+        One call looks at 10,000 jobs, so a page may have few jobs or none, and a `next`. A page
+        ends after 4 MiB.
         """
         build = finding(self.context, filters, limit=limit, after=after, newest_first=newest_first)
         return transact(build, write=False)

@@ -400,6 +400,12 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     pushed: str | None = None
 
     @property
+    def size(self) -> int:
+        """The bytes of its values that may be long."""
+        values = (self.payload_json, self.result_json, self.options, self.error, self.pushed)
+        return sum(len(value.encode()) for value in values if value is not None)
+
+    @property
     def _state(self) -> JobState:
         awaits = self.awaiting == self.fence
         attempt, run_at = self.attempt, self.run_at

@@ -21,7 +21,7 @@ from onefold.model.ids import (
     parse_id,
     shard_of,
 )
-from onefold.model.job import Enqueued, Job, JobPage
+from onefold.model.job import Enqueued, Job, JobPage, JobRow
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.stored_key import Duplicates, Suppressed
 from onefold.model.timestamps import from_micros, to_micros
@@ -34,7 +34,7 @@ from onefold.operations.unique_keys import Stand, insert_successors, settle
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onefold.operations.statement import Dialect, Operation, Row, Sql, Statement
+    from onefold.operations.statement import Dialect, Operation, Sql, Statement
 
 PAGE_LIMIT: Final = 10_000
 RECENT_DUPLICATES: Final = 20
@@ -43,6 +43,10 @@ LOOKED: Final = 10_000
 SCANNED: Final = 2_000
 """How many payloads one search for a text reads."""
 SCANNED_AT_ONCE: Final = 200
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""How much text the jobs of a page have; a page has one job at least."""
+READ_AT_ONCE: Final = 32
+"""Jobs per statement: each may have a payload and a result of a mebibyte."""
 
 
 def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
@@ -145,33 +149,34 @@ def find(
     limit: int,
     after: str | None = None,
     newest_first: bool = False,
+    whole: bool = True,
 ) -> Operation[JobPage]:
     """A page of jobs by id, after the cursor; ids are ordered by time.
 
     It looks at a limited number of jobs, so a page by a filter may have few jobs or none, and a
-    `next` that continues.
+    `next` that continues. So has a page of large jobs. Without `whole`, jobs have no payload and no
+    result.
     """
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
     cursor = None if after is None else parse_id(after, "after")
-    look = partial(_look, sql, tenant, wanted, newest_first=newest_first)
+    whole = whole or wanted.text is not None
+    look = partial(_look, sql, tenant, wanted, newest_first=newest_first, whole=whole)
     if wanted.text is None:
-        return (yield from look(limit, cursor))
+        return _page(*(yield from look(limit, cursor)), limit)
     sought = _inside_json(wanted.text)
-    found: list[Job] = []
+    found: list[JobRow] = []
     for _ in range(SCANNED // SCANNED_AT_ONCE):
-        page = yield from look(SCANNED_AT_ONCE, cursor)
-        for job in page:
-            if sought not in bytes(job.payload_json).decode().casefold():
-                continue
-            found.append(job)
-            if len(found) == limit:
-                is_last = page.next is None and job is page.jobs[-1]
-                return JobPage(tuple(found), None if is_last else job.id)
-        cursor = page.next
-        if cursor is None or page.looked_to is not None:
+        rows, cursor = yield from look(SCANNED_AT_ONCE, cursor)
+        fits = _fitting(rows, SCANNED_AT_ONCE)
+        found += [row for row in rows[:fits] if sought in row.payload_json.casefold()]
+        if fits < len(rows):
+            cursor = rows[fits - 1].id
+        elif fits < SCANNED_AT_ONCE:
             break
-    return _unfilled(found, cursor)
+        if cursor is None or _fitting(found, limit) < len(found) or len(found) == limit:
+            break
+    return _page(found, cursor, limit)
 
 
 def _inside_json(text: str) -> str:
@@ -179,21 +184,44 @@ def _inside_json(text: str) -> str:
     return msgspec.json.encode(text)[1:-1].decode().casefold()
 
 
-def _unfilled(found: Sequence[Job], end: str | None) -> JobPage:
-    """A page with fewer jobs than wanted. The look has ended at a job, or there are no more."""
-    looked_to = None if end is None else from_micros(milliseconds_of(end) * 1000)
-    return JobPage(tuple(found), end, looked_to)
+def _page(rows: Sequence[JobRow], end: str | None, limit: int) -> JobPage:
+    """The page of the first rows of a look, which has ended at a job, or at the last one."""
+    fits = _fitting(rows, limit)
+    jobs = tuple(row.job() for row in rows[:fits])
+    if fits < len(rows):
+        return JobPage(jobs, jobs[-1].id)
+    if end is None or fits == limit:
+        return JobPage(jobs, end)
+    return JobPage(jobs, end, looked_to=from_micros(milliseconds_of(end) * 1000))
+
+
+def _fitting(rows: Sequence[JobRow], limit: int) -> int:
+    """How many of the rows a page has."""
+    room = PAGE_BYTES
+    for count, row in enumerate(rows[:limit]):
+        room -= row.size
+        if room < 0 and count:
+            return count
+    return min(limit, len(rows))
 
 
 def _look(
-    sql: Sql, tenant: str, wanted: JobFilter, limit: int, cursor: str | None, *, newest_first: bool
-) -> Operation[JobPage]:
+    sql: Sql,
+    tenant: str,
+    wanted: JobFilter,
+    limit: int,
+    cursor: str | None,
+    *,
+    newest_first: bool,
+    whole: bool,
+) -> Operation[tuple[list[JobRow], str | None]]:
+    """The rows of a page, one more if there are more, and the job at which the look has ended."""
     given = _range(wanted, cursor, newest_first=newest_first)
-    given |= {**_filter_parameters(wanted), "tenant": tenant}
+    given |= {**_filter_parameters(wanted), "tenant": tenant, "whole": whole}
     index = _index_for(tenant, wanted)
     along = partial(_along, dialect=sql.dialect, index=index, newest_first=newest_first)
     most = max(limit, LOOKED // len(sql.visited))
-    rows: list[Row] = []
+    rows: list[JobRow] = []
     ends: list[str] = []
     for shard in sql.visited:
         place: dict[str, Any] = {**given, "shard": shard}
@@ -201,15 +229,35 @@ def _look(
         if end is not None:
             ends.append(end)
             place |= _up_to(end, newest_first=newest_first)
-        rows += yield along(sql("find_jobs", **place, limit=limit + 1))
-    jobs = sorted(map(Job.from_row, rows), key=lambda job: job.id, reverse=newest_first)
+        rows += yield from _read(sql, along, place, limit + 1, newest_first=newest_first)
+        rows.sort(key=lambda row: row.id, reverse=newest_first)
+        del rows[_fitting(rows, limit) + 1 :]
     # Beyond the first of the ends, only some of the shards were looked at.
     end = (max if newest_first else min)(ends, default=None)
     if end is not None:
-        jobs = [job for job in jobs if (job.id >= end if newest_first else job.id <= end)]
-    if len(jobs) > limit:
-        return JobPage(tuple(jobs[:limit]), jobs[limit - 1].id)
-    return JobPage(tuple(jobs), end) if len(jobs) == limit else _unfilled(jobs, end)
+        rows = [row for row in rows if (row.id >= end if newest_first else row.id <= end)]
+    return rows, end
+
+
+def _read(
+    sql: Sql,
+    along: Callable[[Statement], Statement],
+    place: dict[str, Any],
+    limit: int,
+    *,
+    newest_first: bool,
+) -> Operation[list[JobRow]]:
+    """The jobs of a shard, until they are too many or too large for a page."""
+    rows: list[JobRow] = []
+    room = PAGE_BYTES
+    while room >= 0 and (wanted := min(READ_AT_ONCE, limit - len(rows))):
+        found = yield along(sql("find_jobs", **place, limit=wanted))
+        rows += starmap(JobRow, found)
+        if len(found) < wanted:
+            break
+        room -= sum(row.size for row in rows[-wanted:])
+        place["before" if newest_first else "after"] = rows[-1].id
+    return rows
 
 
 def _range(wanted: JobFilter, cursor: str | None, *, newest_first: bool) -> dict[str, Any]:

@@ -58,6 +58,7 @@ async def test_filters_say_which(api: Api, clock: Clock) -> None:
     ("query", "field"),
     [
         ("limit=0", "limit"),
+        ("limit=101", "limit"),
         ("after=nonsense", "after"),
         ("endedFrom=2020-01-01T00:00:00", "endedFrom"),
         ("kind=a&kind=b", "kind"),

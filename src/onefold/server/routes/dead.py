@@ -11,14 +11,13 @@ from onefold.model.job import Enqueued, EnqueuedMany, JobPage
 from onefold.model.wire import Answer, Body
 from onefold.server.problems import GONE, JOB_NOT_FOUND, QUEUE_NOT_FOUND, WRONG_STATE
 from onefold.server.request_context import RequestContext
-from onefold.server.routes.jobs import JobFilters, page_of_tenant
+from onefold.server.routes.jobs import JobFilters, PageLimit, page_of_tenant
 from onefold.server.routing import Calls, JobId, Name, RouteTable
 
 ROUTES: Final = RouteTable("dead letters")
 _DEAD: Final = "/v1/queues/{name}/dead"
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
-PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=1_000)]
 
 LIMIT: Final = 1_000
 """The default limit of one request: it takes a second or two."""
@@ -71,7 +70,8 @@ class Deleted(Answer):
 async def list_dead(request: RequestContext, name: Name, query: DeadQuery) -> JobPage:
     """List the dead letters of a queue, the newest first.
 
-    One page per request, by filter: kind, reason, type of error, tag, time.
+    One page per request, by filter: kind, reason, type of error, tag, time. A page ends
+    after 4 MiB.
     """
     page = await request.calls.afind(
         limit=query.limit, after=query.after, newest_first=True, **_filters(request, name, query)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 ROUTES: Final = RouteTable("jobs")
 
-LONGEST_PAGE: Final = 100
-"""Jobs on a page: each may have a payload of a mebibyte."""
+PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
 class JobFilters(Body):
@@ -66,7 +65,7 @@ class JobsQuery(JobFilters):
     """One or more of scheduled, ready, running, retrying, awaiting, completed, dead, cancelled."""
     queue: str | None = None
     """Only jobs of this queue."""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_PAGE)] = 50
+    limit: PageLimit = 50
     """How many jobs a page has at most."""
     after: str | None = None
     """The `next` of the page before."""
@@ -117,7 +116,8 @@ async def find_jobs(request: RequestContext, query: JobsQuery) -> JobPage:
     """Find jobs by filter.
 
     One page per request; the oldest job is first by default. One request looks at 10,000 jobs, so
-    a page by a filter may have few jobs or none, and a `next` that continues.
+    a page by a filter may have few jobs or none, and a `next` that continues. A page ends after
+    4 MiB.
     """
     page = await request.calls.afind(
         limit=query.limit,

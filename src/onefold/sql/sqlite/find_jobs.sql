@@ -1,9 +1,13 @@
 -- Jobs by filter, in the order of their ids, between two ids. A null filter matches everything. The operation
--- changes the conditions on the id and the order for an index, or for the newest first.
+-- changes the conditions on the id and the order for an index, or for the newest first. Long values are only
+-- read for whole jobs.
 select
     j.id, j.tenant, j.queue, j.kind, j.priority, j.run_at, j.attempt, j.max_attempts, j.fence,
-    j.payload, j.unique_key, j.generation, j.created_at, j.expires_at, j.error, j.options, j.group_key,
-    j.defers, j.taken_at, j.lease_until, j.worker, j.state, j.ended_at, j.result, j.reason, :now,
+    case when :whole then j.payload else '' end,
+    j.unique_key, j.generation, j.created_at, j.expires_at, j.error, j.options, j.group_key,
+    j.defers, j.taken_at, j.lease_until, j.worker, j.state, j.ended_at,
+    case when :whole then j.result end,
+    j.reason, :now,
     j.awaiting, j.pushed
 from onefold_job as j
 where
