@@ -79,6 +79,9 @@ KINDS: Final[tuple[ProblemKind, ...]] = (
 )  # fmt: skip
 """The problems of the server, beside those of `onefold.web`."""
 
+AWAY: Final = "The database cannot be reached or is busy"
+"""What anyone may know of its errors, which name its address, its user and its file."""
+
 
 def refused(
     kind: ProblemKind,
@@ -146,8 +149,8 @@ def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Proble
             return make(problem_kind, str(error), retry_after=wait, extra=_plain_fields(error))
     if isinstance(error, DatabaseError):
         detail = (
-            "The database cannot be reached or is busy, and it is not known whether the request was"
-            " carried out. Send it again with the same idempotency key."
+            f"{AWAY}, and it is not known whether the request was carried out. Send it again with"
+            " the same idempotency key."
         )
         return make(UNAVAILABLE, detail, retry_after=1)
     detail = "An error in the server. The server's log has it under the request id."

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import re
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
+from onefold import Onefold
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 
@@ -34,6 +36,26 @@ async def test_who_has_no_key_is_told_what_to_send(api: Api) -> None:
     assert refused.problem(401, "unauthenticated")["error"] == refused.json["detail"]
     assert refused.headers["www-authenticate"] == 'Bearer realm="onefold"'
     assert "Authorization: Bearer" in refused.json["detail"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://ada:secret@127.0.0.3:1/ledger", "sqlite:////no-such-folder/ledger.db"],
+    ids=["postgres", "sqlite"],
+)
+async def test_only_the_log_says_where_a_database_is_that_is_away(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Onefold(url) as away:
+        api = Api(away)
+        replies = [await api("GET", path) for path in ("/readyz", "/jobs")]
+
+    assert [reply.status for reply in replies] == [503] * 2
+    assert replies[0].json["status"] == "unavailable"
+    assert not re.findall(
+        rb"ada|127\.0\.0\.3|ledger|no-such-folder", b"".join(r.body for r in replies)
+    )
+    assert "ledger: " in caplog.text or "ledger.db: " in caplog.text
 
 
 async def test_a_key_that_may_read_sees_everything_but_secrets_and_changes_nothing(

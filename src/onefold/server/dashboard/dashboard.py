@@ -32,6 +32,7 @@ from onefold.server.dashboard.sessions import (
     at_tenant,
     set_cookie,
 )
+from onefold.server.problems import AWAY
 from onefold.web.forms.form import Form
 from onefold.web.forms.form_keys import FormKeys
 from onefold.web.forms.no_store import open_page
@@ -91,6 +92,10 @@ _TOO_LATE: Final = (
     503,
     "This took too long",
     "The page was not ready in time. Try again in a moment.",
+)
+_AWAY: Final = (
+    "The database does not answer",
+    f"{AWAY}. Try again in a moment; the log has the details.",
 )
 _OUTDATED: Final = (
     "This page is out of date",
@@ -405,9 +410,7 @@ def _failure_of(error: Exception) -> PageFailure:
             return PageFailure(400, "Invalid input", str(error))
         case DatabaseError():
             log.warning("A page of the dashboard: %s", error)
-            return PageFailure(
-                503, "The database does not answer", f"{error} Try again in a moment."
-            )
+            return PageFailure(503, *_AWAY)
         case _:
             log.error("A page of the dashboard failed.", exc_info=error)
             return PageFailure(500, "This went wrong", "The page failed. The log has the details.")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from onefold import __version__
 from onefold.errors import OnefoldError
 from onefold.model import wire
 from onefold.server.openapi import document, servers
+from onefold.server.problems import AWAY
 from onefold.server.reference_page import reference, reference_file
 from onefold.server.request_context import Reply
 from onefold.server.routing import RouteTable
@@ -26,6 +28,8 @@ from onefold.server.routing import Route
 
 PATIENCE: Final = 2.0
 """Seconds that the database may take to respond."""
+
+log: logging.Logger = logging.getLogger("onefold.server")
 
 
 class Health(wire.Answer):
@@ -52,7 +56,8 @@ async def readiness(request: RequestContext) -> Reply:
     except TimeoutError:
         return Reply(503, Health(status="unavailable", reason="The database does not answer."))
     except OnefoldError as error:
-        return Reply(503, Health(status="unavailable", reason=str(error)))
+        log.warning("The server is not ready: %s", error)
+        return Reply(503, Health(status="unavailable", reason=f"{AWAY}. The log has the details."))
     return Reply(200, Health(status="ok"))
 
 
