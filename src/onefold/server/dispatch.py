@@ -77,7 +77,7 @@ class AccessRecord(msgspec.Struct):
 
 
 class AccessLog:
-    """Logs and counts requests. Never a query, a key or a body: they may be secrets."""
+    """Logs and counts requests by route. Paths, queries and bodies have keys and handles."""
 
     def __init__(self, metrics: HttpMetrics | None, *, wanted: bool) -> None:
         """Lines are written if `wanted`; requests are always counted."""
@@ -97,12 +97,11 @@ class AccessLog:
             series.observe(seconds)
         if self._wanted and access.isEnabledFor(logging.INFO):
             client = scope.get("client")
-            path: str = scope["path"]
             access.info(
                 "%s %s %s %d %.1f ms %s %s",
                 "-" if client is None else client[0],
                 scope["method"],
-                path if path.isascii() and path.isprintable() else ascii(path)[1:-1],
+                template,
                 status,
                 seconds * 1000,
                 record.principal,

@@ -79,21 +79,25 @@ async def test_words_without_end_make_no_counters_without_end(api: Api) -> None:
     ]
 
 
-async def test_what_leads_nowhere_is_in_the_access_log(
+async def test_the_access_log_has_the_route_of_each_request_and_nothing_of_its_path(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "onefold.access")
     noted = Api(api.onefold, access_log=True)
 
-    reply = await noted("GET", "/v1/nowhere%0a2026-01-01 INFO forged")
-    await noted("GET", "/v1/queues/\x9b31m")
-    await noted("GET", "/healthz")
+    reply = await noted("GET", "/v1/keys/form/SECRET?scope=SECRET")
+    await noted("POST", "/v1/claims/SECRET/release", {})
+    await noted("GET", "/jobs/SECRET")
+    await noted("GET", "/v1/key/form/SECRET%0a2026-01-01 INFO forged")
 
-    line, coloured, nobody = caplog.messages
-    assert "/v1/nowhere%0a2026" in line
-    assert line.endswith(reply.headers["x-request-id"])
-    assert "/v1/queues/\\x9b31m" in coloured
-    assert " ms - " in nobody
+    assert [line.split(" ms ")[0].rpartition(" ")[0] for line in caplog.messages] == [
+        "127.0.0.1 GET /v1/keys/{surface}/{key} 200",
+        "127.0.0.1 POST /v1/claims/{id}/release 404",
+        "127.0.0.1 GET /jobs/{id} 404",
+        "127.0.0.1 GET - 404",
+    ]
+    assert caplog.messages[0].endswith(f" ms anonymous {reply.headers['x-request-id']}")
+    assert " ms - " in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(
