@@ -237,6 +237,13 @@ def test_a_schedule_that_cannot_be_is_refused_by_name(client: Any) -> None:
     assert client.schedules.find() == []
 
 
+def test_all_schedules_are_found(client: Any) -> None:
+    names = [f"s{number:02}" for number in range(33)]
+    for name in names:
+        client.schedules.save(name, "@daily", kind="report", queue="email")
+    assert [schedule.name for schedule in client.schedules.find()] == names
+
+
 def test_a_null_payload_of_a_schedule_is_kept(client: Any) -> None:
     saved = client.schedules.save("s", "@daily", kind="a", payload=None, queue="email")
     assert saved.payload is None

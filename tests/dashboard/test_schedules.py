@@ -49,6 +49,17 @@ def test_a_schedule_shows_its_words_zone_and_next_five_ticks(
     assert "None while it is paused." in odd.text
 
 
+def test_many_schedules_have_pages(onefold: Onefold, visit: Visitor) -> None:
+    for number in range(33):
+        onefold.schedules.save(f"s{number:02}", "@daily", kind="report")
+    visit.open("/schedules")
+    assert visit.page.texts(".schedule h2")[-1] == "s31"
+
+    assert visit.click("Next page").texts(".schedule h2") == ["s32"]
+    visit.click("First page")
+    assert visit.at == "/schedules"
+
+
 def test_a_double_click_on_run_now_enqueues_one_job(scheduled: Onefold, visit: Visitor) -> None:
     visit.open("/schedules")
 

@@ -241,6 +241,13 @@ class TestChangedSchedules:
         assert subject.schedules.find() == [made]
         assert "hourly" in repr(made)
 
+    def test_all_are_found_by_name(self, subject: Subject) -> None:
+        names = [f"s{number:02}" for number in range(39)]
+        for name in names[::-1]:
+            payload = "x" * (1_000_000 if name < "s05" else 1)
+            subject.schedules.save(name, HOURLY, payload=payload, kind="report")
+        assert [schedule.name for schedule in subject.schedules.find()] == names
+
     def test_saying_the_same_again_or_other_jobs_forgets_no_tick(self, subject: Subject) -> None:
         made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR + MINUTE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.app.context import Noun
@@ -94,8 +95,16 @@ class Schedules(Noun):
     @call
     def find(self) -> Procedure[list[Schedule]]:
         """All schedules, by name."""
-        tenant = self._context.tenant
-        return transact(lambda sql: schedules.find(sql, tenant), write=False)
+        found: list[Schedule] = []
+        after: str | None = None
+        while True:
+            page = yield from transact(
+                partial(schedules.find, tenant=self._context.tenant, after=after), write=False
+            )
+            found += page.schedules
+            after = page.next
+            if after is None:
+                return found
 
     afind: Final = awaited(find)
 

@@ -32,7 +32,7 @@ from onefold.model.queue import (
     QueueSettings,
     checked,
 )
-from onefold.model.schedule import Schedule, ScheduleList
+from onefold.model.schedule import Schedule, SchedulePage
 from onefold.model.statistics import Statistics, WorkerList, WorkerStatus
 from onefold.model.stored_key import KeyPage, Why
 
@@ -220,8 +220,15 @@ class ClientSchedules(HttpCalls[Mode]):
     @call
     def find(self) -> Procedure[list[Schedule]]:
         """All schedules, by name."""
-        response = yield from self._connection.get(path("schedules"))
-        return list(decode(response, ScheduleList).items)
+        found: list[Schedule] = []
+        after: str | None = None
+        while True:
+            response = yield from self._connection.get(path("schedules"), {"after": after})
+            page = decode(response, SchedulePage)
+            found += page.schedules
+            after = page.next
+            if after is None:
+                return found
 
     @call
     def delete(self, name: str) -> Procedure[bool]:

@@ -141,6 +141,11 @@ class Schedule(
         )
 
     @property
+    def size(self) -> int:
+        """The bytes of its payload."""
+        return len(bytes(self.payload_json))
+
+    @property
     def row(self) -> dict[str, Any]:
         """The columns of its settings."""
         template = {name: getattr(self, name) for name in JobTemplate.__struct_fields__}
@@ -169,13 +174,13 @@ class Schedule(
 _templates: Final = decoder(JobTemplate)
 
 
-class ScheduleList(msgspec.Struct, frozen=True):
-    """All schedules, by name."""
+class SchedulePage(msgspec.Struct, frozen=True):
+    """Some schedules by name, and the cursor that continues after them."""
 
-    items: tuple[Schedule, ...]
-    """All schedules, by name."""
-    next: None = None
-    """Always null: the list is complete."""
+    schedules: tuple[Schedule, ...] = msgspec.field(name="items")
+    """The schedules of this page."""
+    next: str | None = None
+    """Pass it as `after=` for the next page; None on the last."""
 
 
 class Tick(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ from onefold.operations.unique_keys import Stand, insert_successors, settle
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from onefold.model.schedule import Schedule
     from onefold.operations.statement import Dialect, Operation, Sql, Statement
 
 PAGE_LIMIT: Final = 10_000
@@ -168,13 +169,13 @@ def find(
     found: list[JobRow] = []
     for _ in range(SCANNED // SCANNED_AT_ONCE):
         rows, cursor = yield from look(SCANNED_AT_ONCE, cursor)
-        fits = _fitting(rows, SCANNED_AT_ONCE)
+        fits = fitting(rows, SCANNED_AT_ONCE)
         found += [row for row in rows[:fits] if sought in row.payload_json.casefold()]
         if fits < len(rows):
             cursor = rows[fits - 1].id
         elif fits < SCANNED_AT_ONCE:
             break
-        if cursor is None or _fitting(found, limit) < len(found) or len(found) == limit:
+        if cursor is None or fitting(found, limit) < len(found) or len(found) == limit:
             break
     return _page(found, cursor, limit)
 
@@ -186,7 +187,7 @@ def _inside_json(text: str) -> str:
 
 def _page(rows: Sequence[JobRow], end: str | None, limit: int) -> JobPage:
     """The page of the first rows of a look, which has ended at a job, or at the last one."""
-    fits = _fitting(rows, limit)
+    fits = fitting(rows, limit)
     jobs = tuple(row.job() for row in rows[:fits])
     if fits < len(rows):
         return JobPage(jobs, jobs[-1].id)
@@ -195,7 +196,7 @@ def _page(rows: Sequence[JobRow], end: str | None, limit: int) -> JobPage:
     return JobPage(jobs, end, looked_to=from_micros(milliseconds_of(end) * 1000))
 
 
-def _fitting(rows: Sequence[JobRow], limit: int) -> int:
+def fitting(rows: Sequence[JobRow | Schedule], limit: int) -> int:
     """How many of the rows a page has."""
     room = PAGE_BYTES
     for count, row in enumerate(rows[:limit]):
@@ -231,7 +232,7 @@ def _look(
             place |= _up_to(end, newest_first=newest_first)
         rows += yield from _read(sql, along, place, limit + 1, newest_first=newest_first)
         rows.sort(key=lambda row: row.id, reverse=newest_first)
-        del rows[_fitting(rows, limit) + 1 :]
+        del rows[fitting(rows, limit) + 1 :]
     # Beyond the first of the ends, only some of the shards were looked at.
     end = (max if newest_first else min)(ends, default=None)
     if end is not None:

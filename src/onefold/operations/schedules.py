@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.errors import ScheduleNotFound
+from onefold.model import checks
 from onefold.model.claim import Holding
 from onefold.model.new_job import Prepared
 from onefold.model.schedule import (
@@ -20,6 +21,7 @@ from onefold.model.schedule import (
     Broken,
     Plan,
     Schedule,
+    SchedulePage,
     Tick,
     first_tick,
     job_of,
@@ -29,6 +31,7 @@ from onefold.model.schedule import (
 )
 from onefold.model.timestamps import from_micros
 from onefold.operations.enqueue import enqueue, policy
+from onefold.operations.jobs import READ_AT_ONCE, fitting
 from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS
 from onefold.operations.statement import in_all_shards
 
@@ -132,8 +135,8 @@ def save(sql: Sql, wanted: Sequence[Schedule]) -> Operation[list[Schedule]]:
     saved: list[Schedule] = []
     for schedule in wanted:
         shard = shard_of_schedule(schedule.tenant, schedule.name, sql.shards)
-        (*_, row) = yield sql(
-            "find_schedules", shard=shard, tenant=schedule.tenant, schedule=schedule.name
+        (row,) = yield sql(
+            "find_schedule", shard=shard, tenant=schedule.tenant, schedule=schedule.name
         )
         next_tick = first_tick(schedule.cron, schedule.tz, row[-1])
         yield sql("save_schedule", shard=shard, next_tick=next_tick, **schedule.row)
@@ -142,17 +145,22 @@ def save(sql: Sql, wanted: Sequence[Schedule]) -> Operation[list[Schedule]]:
     return saved
 
 
-def find(sql: Sql, tenant: str) -> Operation[list[Schedule]]:
-    """All schedules of a tenant, by name."""
-    rows = yield from in_all_shards(sql, "find_schedules", tenant=tenant, schedule=None)
-    found = [Schedule.from_row(row) for row in rows if row[0] is not None]
-    return sorted(found, key=lambda schedule: schedule.name)
+def find(sql: Sql, tenant: str, *, after: str | None = None) -> Operation[SchedulePage]:
+    """A page of the schedules of a tenant by name, after a name."""
+    limit = READ_AT_ONCE
+    cursor = "" if after is None else checks.text(after, "after")
+    rows = yield from in_all_shards(
+        sql, "find_schedules", tenant=tenant, after=cursor, limit=limit + 1
+    )
+    found = sorted(map(Schedule.from_row, rows), key=lambda schedule: schedule.name)
+    fits = fitting(found, limit)
+    return SchedulePage(tuple(found[:fits]), found[fits - 1].name if fits < len(found) else None)
 
 
 def get(sql: Sql, tenant: str, name: str) -> Operation[tuple[Schedule, int]]:
     """A schedule that must exist, and the time."""
     shard = shard_of_schedule(tenant, name, sql.shards)
-    (row,) = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=name)
+    (row,) = yield sql("find_schedule", shard=shard, tenant=tenant, schedule=name)
     if row[0] is None:
         raise ScheduleNotFound(name)
     return Schedule.from_row(row), row[-1]

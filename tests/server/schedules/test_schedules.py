@@ -26,6 +26,24 @@ async def test_a_schedule_is_made_and_shown(api: Api) -> None:
     assert (await api("GET", "/v1/schedules")).json == {"items": [told], "next": None}
 
 
+async def test_a_page_has_at_most_32_schedules_and_four_mebibytes(api: Api) -> None:
+    names = [f"s{number:02}" for number in range(39)]
+    for name in names:
+        payload = "x" * (1_000_000 if name < "s05" else 1)
+        await api.onefold.schedules.asave(name, "@daily", kind="report", payload=payload)
+
+    pages: list[list[str]] = []
+    query: str | None = ""
+    while query is not None:
+        told = (await api("GET", f"/v1/schedules{query}")).json
+        pages.append([one["name"] for one in told["items"]])
+        query = told["next"] and f"?after={told['next']}"
+
+    assert list(map(len, pages)) == [4, 32, 3]
+    assert [name for page in pages for name in page] == names
+    (await api("GET", "/v1/schedules?after=%00")).problem(400, "invalid_input")
+
+
 async def test_its_ticks_are_jobs_of_the_queue(api: Api, clock: Clock) -> None:
     await api.queue("reports", maxAttempts=3, backoff={"type": "fixed", "base": 5})
     await api("PUT", PATH, {**BODY, "payload": {"region": "eu"}})

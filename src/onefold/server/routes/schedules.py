@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -10,7 +11,9 @@ from msgspec.structs import asdict, replace
 from onefold.errors import ScheduleNotFound
 from onefold.model import checks
 from onefold.model.checks import qualified, shown
-from onefold.model.schedule import Schedule, ScheduleList, ScheduleSettings
+from onefold.model.schedule import Schedule, SchedulePage, ScheduleSettings
+from onefold.model.wire import Body
+from onefold.operations import schedules
 from onefold.server.problems import NOT_INSTALLED, QUEUE_NOT_FOUND, SCHEDULE_NOT_FOUND
 from onefold.server.request_context import RequestContext
 from onefold.server.routing import Calls, Created, Name, RouteTable
@@ -27,13 +30,23 @@ class ScheduleChange(Schedule, frozen=True, kw_only=True, rename="camel"):
     """True if it was in this state before."""
 
 
-@ROUTES.add("GET", "/v1/schedules", scope="work")
-async def list_schedules(calls: Calls) -> ScheduleList:
-    """List all schedules.
+class SchedulesQuery(Body):
+    """A page of schedules."""
 
-    By name, with the next tick of each.
+    after: str | None = None
+    """The `next` of the page before."""
+
+
+@ROUTES.add("GET", "/v1/schedules", scope="work")
+async def list_schedules(calls: Calls, query: SchedulesQuery) -> SchedulePage:
+    """List schedules by name.
+
+    With the next tick of each. One page per request, of 32 schedules at most; it ends after 4 MiB.
     """
-    return ScheduleList(tuple(map(_shown, await calls.schedules.afind())))
+    page = await calls.context.store.atransact(
+        partial(schedules.find, tenant=calls.context.tenant, after=query.after), write=False
+    )
+    return replace(page, schedules=tuple(map(_shown, page.schedules)))
 
 
 @ROUTES.add("PUT", _SCHEDULE, scope="admin", problems=(QUEUE_NOT_FOUND, NOT_INSTALLED))
@@ -47,7 +60,10 @@ async def put_schedule(
     """
     _check_installed()
     queue = await request.server.queues.get(request.tenant, checks.name(body.queue, "queue"))
-    is_new = name not in {schedule.name for schedule in await request.calls.schedules.afind()}
+    try:
+        is_new = not await get_schedule(request.calls, name)
+    except ScheduleNotFound:
+        is_new = True
     retention = queue.retention
     if body.retention is not None:
         retention = body.retention.over(retention)
@@ -81,10 +97,10 @@ async def get_schedule(calls: Calls, name: Name) -> Schedule:
 
     Its settings, and when it ticks next.
     """
-    for schedule in await calls.schedules.afind():
-        if schedule.name == name:
-            return _shown(schedule)
-    raise ScheduleNotFound(name)
+    schedule, _ = await calls.context.store.atransact(
+        partial(schedules.get, tenant=calls.context.tenant, name=name), write=False
+    )
+    return _shown(schedule)
 
 
 @ROUTES.add("DELETE", _SCHEDULE, scope="admin", problems=(SCHEDULE_NOT_FOUND,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import re
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from onefold.errors import InvalidInput
 from onefold.model.checks import shown
 from onefold.model.schedule import Schedule, load
+from onefold.operations import schedules
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 
 PAGES: Final = PageTable()
@@ -49,16 +51,25 @@ class ShownSchedule(msgspec.Struct, frozen=True):
 
 @PAGES.get("/schedules")
 def list_schedules(request: PageRequest) -> Page:
-    """All schedules by name, with their next ticks."""
+    """A page of schedules by name, with their next ticks."""
+    calls, after = request.calls, request.query.get("after")
+    page = calls.context.store.transact(
+        partial(schedules.find, tenant=request.session.tenant, after=after), write=False
+    )
     found = [
         ShownSchedule(
             msgspec.structs.replace(one, queue=shown(one.tenant, one.queue)),
             in_words(one.cron),
             _ticks(one),
         )
-        for one in request.calls.schedules.find()
+        for one in page.schedules
     ]
-    return Page("schedules.html", {"schedules": found})
+    values = {
+        "schedules": found,
+        "next": page.next and request.url("/schedules", after=page.next),
+        "first": request.url("/schedules") if after else None,
+    }
+    return Page("schedules.html", values)
 
 
 def _ticks(schedule: Schedule) -> tuple[datetime, ...]:
