@@ -171,11 +171,10 @@ def find(
         rows, cursor = yield from look(SCANNED_AT_ONCE, cursor)
         fits = fitting(rows, SCANNED_AT_ONCE)
         found += [row for row in rows[:fits] if sought in row.payload_json.casefold()]
-        if fits < len(rows):
-            cursor = rows[fits - 1].id
-        elif fits < SCANNED_AT_ONCE:
+        if fits == len(rows):
             break
-        if cursor is None or fitting(found, limit) < len(found) or len(found) == limit:
+        cursor = rows[fits - 1].id
+        if fitting(found, limit) < len(found) or len(found) == limit:
             break
     return _page(found, cursor, limit)
 
