@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
@@ -117,6 +119,50 @@ def test_notes_are_written_by_themselves(place: Place) -> None:
 
     assert writers
     assert holder.suppressed.count == 1
+
+
+SCRIPT = """
+import asyncio, sys
+from datetime import timedelta
+from onefold.app import duplicate_log
+from tests.fixtures.place import Place
+
+url, schema, locks = sys.argv[1:]
+place = Place(url, schema)
+onefold = place.open(busy_timeout=timedelta(hours=1))
+
+async def enqueue():
+    for _ in range(61):
+        await onefold.aenqueue("email", unique_key="k")
+
+if place.on_postgres:
+    asyncio.run(enqueue())
+else:
+    for _ in range(61):
+        onefold.enqueue("email", unique_key="k")
+if locks:
+    other = place.connect()
+    other.execute(place.begin)
+    if place.on_postgres:
+        other.execute(f"lock table {place.table('duplicate')}")
+else:
+    duplicate_log.LAST = 3600
+"""
+
+
+@pytest.mark.parametrize("locks", ["", "locks"])
+def test_a_process_that_ends_without_a_close_writes_its_notes_but_does_not_wait_for_a_lock(
+    place: Place, locks: str
+) -> None:
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT, place.url, place.schema, locks], check=True, timeout=HANG
+    )
+
+    with place.open() as onefold:
+        (job,) = onefold.find()
+        counts = {onefold.statistics.read(last=HOUR).total.duplicates}
+        counts.add(onefold.keys.duplicates(job.id).count)
+    assert counts == {60} or locks
 
 
 def test_a_close_waits_for_what_is_being_written(

@@ -1,8 +1,8 @@
 """`DuplicateLog`: notes about requests that a key has suppressed, written after the response.
 
-A note waits in memory until a thread writes it with others. If the process dies, or has too many
-notes, notes are lost and nothing else. `close`, and `why` of this process, write the notes that
-wait.
+A note waits in memory until a thread writes it with others. If the process is killed, or has too
+many notes, notes are lost and nothing else. `close`, `why` of this process, and the end of its
+main thread write the notes that wait.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 PAUSE: Final = 0.25
 """Seconds for which notes are collected."""
+LAST: Final = 0.75
+"""Seconds for which a process that ends waits for them, after a pause."""
 BATCH: Final = 1_000
 MOST: Final = 50_000
 """Notes that may wait; further notes are dropped and counted."""
@@ -85,12 +86,16 @@ class DuplicateLog:
             if self._is_gathering:
                 return
             self._is_gathering = True
-        threading.Thread(target=self._gather, name="onefold-notes", daemon=True).start()
+        writing = threading.Thread(target=self._gather, name="onefold-notes", daemon=True)
+        writing.start()
+        threading.Thread(
+            target=_await, args=(writing,), name="onefold-notes-end", daemon=False
+        ).start()
 
     def _gather(self) -> None:
         while True:
             # Also between two writes, so that other statements get their turn.
-            time.sleep(PAUSE)
+            threading.main_thread().join(PAUSE)
             self.flush()
             with self._mutex:
                 if not self._waiting:
@@ -135,3 +140,11 @@ class DuplicateLog:
         for database, notes in taken:
             by_database.setdefault(id(database), (database, []))[1].extend(notes)
         return list(by_database.values())
+
+
+def _await(writing: threading.Thread) -> None:
+    """Keep the process until its notes are written, but not long for a database that is locked."""
+    main = threading.main_thread()
+    while writing.is_alive() and main.is_alive():
+        writing.join(PAUSE)
+    writing.join(LAST)
