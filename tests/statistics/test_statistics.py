@@ -70,9 +70,27 @@ def test_buckets_are_in_order_and_the_empty_ones_are_included(spread: Place) -> 
         assert [one.at for one in read.buckets] == [start + n * MINUTE for n in range(-2, 6)]
         assert [one.completed for one in read.buckets] == [0, 0, 1, 0, 0, 0, 1, 0]
         assert read.buckets[0].ran_mean is None
-        assert [one.at for one in wide.buckets] == [start + n * MINUTE for n in (-4, 0, 4)]
+        assert [one.at for one in wide.buckets] == [start + n * MINUTE for n in (-6, -2, 2)]
         assert [one.completed for one in wide.buckets] == [0, 1, 1]
         assert onefold.statistics.read(last=MINUTE).total.completed == 0
+
+
+def test_the_same_minutes_are_counted_in_buckets_of_any_width(spread: Place) -> None:
+    clock = Clock()
+    with spread.open(clock=clock) as onefold:
+
+        def completed(last: timedelta, *widths: timedelta) -> set[int]:
+            read = onefold.statistics.read
+            return {read(last=last, width=width).total.completed for width in widths}
+
+        clock.advance(24 * HOUR - 10 * MINUTE)
+        onefold.deliveries.acknowledge(taken(onefold, clock).id)
+        clock.advance(14 * MINUTE)
+
+        assert completed(15 * MINUTE, MINUTE, 5 * MINUTE, 15 * MINUTE) == {1}
+        clock.advance(MINUTE)
+        assert completed(15 * MINUTE, MINUTE, 5 * MINUTE, 15 * MINUTE) == {0}
+        assert completed(24 * HOUR, MINUTE, 30 * MINUTE, 24 * HOUR) == {1}
 
 
 def test_suppressed_duplicates_are_counted_before_and_after_the_fold(spread: Place) -> None:

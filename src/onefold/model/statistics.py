@@ -142,7 +142,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     width: Duration
     """The length of a bucket."""
     buckets: tuple[StatisticsBucket, ...]
-    """In order, the empty ones included. The last one is not over."""
+    """In order, the empty ones included. The last one ends with this minute."""
     total: StatisticsTotal
     """All buckets together."""
 
@@ -155,13 +155,13 @@ class Buckets(msgspec.Struct, frozen=True):
 
     @property
     def back(self) -> int:
-        """The time from the beginning of the first one to that of the last one."""
-        return (self.number - 1) * self.width
+        """The time from the beginning of the first one to that of this minute."""
+        return self.number * self.width - MINUTE
 
     def filled(self, found: Iterable[tuple[int, Tally]], now: int) -> Statistics:
         """The statistics from the tallies by the beginning of their bucket."""
-        last = now - now % self.width
-        tallies = {last - self.back + step * self.width: Tally() for step in range(self.number)}
+        first = now - now % MINUTE - self.back
+        tallies = {first + step * self.width: Tally() for step in range(self.number)}
         total = Tally()
         for at, tally in found:
             # A clock that is ahead may have made a bucket that has not begun.

@@ -1,9 +1,12 @@
--- Statistics by buckets of :width microseconds, from the one that began :back microseconds before the last
--- one; and the time, also without any. Backlog is the sum of all queues, at its highest. Duplicates that
+-- Statistics by buckets of :width microseconds, from the one that began :back microseconds before this
+-- minute; and the time, also without any. Backlog is the sum of all queues, at its highest. Duplicates that
 -- are not folded yet are added. :prefix is the tenant, as in the names of queues.
 with
-clock (now) as (
-    select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+clock (now, since) as (
+    select n.now, n.now - n.now % 60000000 - :back::bigint
+    from (
+        select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint) as now
+    ) as n
 ),
 counted as (
     select
@@ -11,7 +14,7 @@ counted as (
         s.waited_total, s.waited_longest, s.ran_total, s.ran_longest, s.backlog
     from onefold.statistic as s
     cross join clock
-    where s.shard = :shard::smallint and s.minute >= clock.now - clock.now % :width::bigint - :back::bigint
+    where s.shard = :shard::smallint and s.minute >= clock.since
     union all
     select
         n.at - n.at % 60000000, coalesce(j.queue, ''), 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, null
@@ -19,7 +22,7 @@ counted as (
         select d.at, d.job_id
         from onefold.duplicate as d
         cross join clock
-        where d.shard = :shard::smallint and d.at >= clock.now - clock.now % :width::bigint - :back::bigint
+        where d.shard = :shard::smallint and d.at >= clock.since
     ) as n
     left join onefold.job as j on j.shard = :shard::smallint and j.id = n.job_id
 ),
@@ -45,7 +48,7 @@ by_minute as (
 ),
 by_bucket as (
     select
-        m.minute - m.minute % :width::bigint as bucket,
+        m.minute - (m.minute - clock.since) % :width::bigint as bucket,
         sum(m.completed)::bigint as completed,
         sum(m.retried)::bigint as retried,
         sum(m.deferred)::bigint as deferred,
@@ -58,7 +61,8 @@ by_bucket as (
         max(m.ran_longest) as ran_longest,
         max(m.backlog)::bigint as backlog
     from by_minute as m
-    group by m.minute - m.minute % :width::bigint
+    cross join clock
+    group by bucket
 )
 select
     b.bucket, b.completed, b.retried, b.deferred, b.dead, b.duplicates, b.measured, b.waited_total,

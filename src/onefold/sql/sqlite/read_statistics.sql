@@ -1,19 +1,22 @@
--- Statistics by buckets of :width microseconds, from the one that began :back microseconds before the last
--- one; and the time, also without any. Backlog is the sum of all queues, at its highest. Duplicates that
+-- Statistics by buckets of :width microseconds, from the one that began :back microseconds before this
+-- minute; and the time, also without any. Backlog is the sum of all queues, at its highest. Duplicates that
 -- are not folded yet are added. :prefix is the tenant, as in the names of queues.
 with
+clock (now, since) as (
+    select :now, :now - :now % 60000000 - :back
+),
 counted as (
     select
         s.minute, s.queue, s.completed, s.retried, s.deferred, s.dead, s.duplicates, s.measured,
         s.waited_total, s.waited_longest, s.ran_total, s.ran_longest, s.backlog
     from onefold_statistic as s
-    where s.shard = :shard and s.minute >= :now - :now % :width - :back
+    where s.shard = :shard and s.minute >= (select since from clock)
     union all
     select
         d.at - d.at % 60000000, coalesce(j.queue, ''), 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, null
     from onefold_duplicate as d
     left join onefold_job as j on j.shard = d.shard and j.id = d.job_id
-    where d.shard = :shard and d.at >= :now - :now % :width - :back
+    where d.shard = :shard and d.at >= (select since from clock)
 ),
 by_minute as (
     select
@@ -37,7 +40,7 @@ by_minute as (
 ),
 by_bucket as (
     select
-        m.minute - m.minute % :width as bucket,
+        m.minute - (m.minute - clock.since) % :width as bucket,
         sum(m.completed) as completed,
         sum(m.retried) as retried,
         sum(m.deferred) as deferred,
@@ -50,10 +53,11 @@ by_bucket as (
         max(m.ran_longest) as ran_longest,
         max(m.backlog) as backlog
     from by_minute as m
-    group by m.minute - m.minute % :width
+    cross join clock
+    group by bucket
 )
 select
     b.bucket, b.completed, b.retried, b.deferred, b.dead, b.duplicates, b.measured, b.waited_total,
     b.waited_longest, b.ran_total, b.ran_longest, b.backlog, clock.now
-from (select :now as now) as clock
+from clock
 left join by_bucket as b on true
