@@ -1,5 +1,6 @@
 """What an operator does from a shell: dead letters, queues, schedules and jobs."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -233,6 +234,7 @@ def test_schedules_are_listed_paused_and_run(
     assert (listed["paused"], listed["tz"], listed["kind"]) == (True, "Europe/Berlin", "digest")
     assert resumed.stdout == "The schedule nightly is resumed.\n"
     assert "0 3 * * *" in text.stdout
+    assert re.search(r"03:00:00 CES?T", text.stdout)
     assert states(place, enqueued["id"]) == ["ready"]
     assert (unknown.returncode, unknown.stdout) == (1, "")
 

@@ -32,6 +32,19 @@ async def test_the_claim_alone_decides(onefold: Coloured, clock: Clock, place: P
     assert len(await onefold.find()) == 1
 
 
+async def test_a_tick_has_the_zone_of_its_schedule_if_this_machine_knows_it(
+    onefold: Coloured, place: Place
+) -> None:
+    await onefold.schedules.save("nightly", "0 3 * * *", kind="report", tz="Europe/Berlin")
+    (nightly,) = await onefold.schedules.find()
+    set_zone(place, "Mars/Olympus")
+    (broken,) = await onefold.schedules.find()
+
+    assert f"{nightly.local(nightly.next_tick):%H:%M %Z}" == "03:00 CET"
+    assert nightly.local(nightly.last_tick) is None
+    assert f"{broken.local(broken.next_tick):%H:%M %Z}" == "02:00 UTC"
+
+
 async def test_a_claim_that_has_expired_decides_too(
     onefold: Coloured, clock: Clock, place: Place
 ) -> None:

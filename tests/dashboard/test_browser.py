@@ -1,8 +1,11 @@
 """What needs a browser: scripts, the policy of content, live pages, the keyboard, double clicks."""
 
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
@@ -484,3 +487,35 @@ def test_the_times_below_a_narrow_chart_do_not_overlap(
 
     assert len(boxes) == 3
     assert all(one[1] < other[0] for one, other in pairwise(boxes))
+
+
+def test_times_are_the_visitors_and_ticks_those_of_the_schedule(
+    onefold: Onefold, seeded: Seeded, url: str, browser: Browser
+) -> None:
+    in_thread(lambda: onefold.schedules.save("tidy", "0 3 * * *", kind="t", tz="Europe/Berlin"))
+    abroad: BrowserContext = browser.new_context(timezone_id="Asia/Tokyo", locale="de-DE")
+    abroad.set_default_timeout(PATIENCE)
+    page = abroad.new_page()
+    page.goto(f"{url}/schedules")
+    page.wait_for_selector("html[data-ready]")
+    ticks = page.locator(".ticks time:not([data-time])").all_inner_texts()
+    page.goto(f"{url}/dead")
+    page.wait_for_selector("html[data-ready]")
+    ended = page.locator("tbody tr time").first
+    shown, title = ended.inner_text(), ended.get_attribute("title")
+
+    typed = shown[:16].replace(" ", "T")
+    page.get_by_label("Ended from (Asia/Tokyo)").fill(typed)
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**/dead?*")
+    page.wait_for_selector("html[data-ready]")
+    kept = page.get_by_label("Ended from (Asia/Tokyo)").input_value()
+    found = rows(page)
+    abroad.close()
+
+    assert len(ticks) == 5
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d 03:00:00 CES?T", tick) for tick in ticks)
+    at = datetime.strptime(shown, "%Y-%m-%d %H:%M:%S GMT+9").replace(tzinfo=ZoneInfo("Asia/Tokyo"))
+    assert title == f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    assert kept == typed
+    assert found == [seeded.hostile]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -37,6 +38,7 @@ def test_a_schedule_shows_its_words_zone_and_next_five_ticks(
     report, tidy, odd = page.row("report"), page.row("tidy"), page.row("odd")
     assert "Monday to Friday at 06:30" in report.text
     assert "Europe/Berlin" in report.text
+    assert re.search(r"06:30:00 CES?T", report.one(".ticks").text)
     assert "every 15 minutes" in tidy.text
     assert "chores" in tidy.text
     moments = [tick.all("time")[0]["datetime"] for tick in tidy.all(".ticks li")]

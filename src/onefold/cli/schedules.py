@@ -9,9 +9,11 @@ import typer
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.completion import schedule_names
 from onefold.cli.parsers import examples
-from onefold.cli.render import struct_value, when
+from onefold.cli.render import struct_value
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from onefold.model.schedule import Schedule
 
 schedules: typer.Typer = typer.Typer(
@@ -76,6 +78,12 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
         schedule.kind,
         schedule.queue,
         "paused" if schedule.paused else "open",
-        when(schedule.next_tick),
-        when(schedule.last_tick),
+        _local(schedule, schedule.next_tick),
+        _local(schedule, schedule.last_tick),
     )
+
+
+def _local(schedule: Schedule, tick: datetime | None) -> str | None:
+    """A tick as text, in the zone of the schedule."""
+    local = schedule.local(tick)
+    return None if local is None else f"{local:%Y-%m-%d %H:%M:%S %Z}"

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -139,6 +140,13 @@ class Schedule(
             last_tick=None if last_tick is None else from_micros(last_tick),
             updated_at=from_micros(updated_at),
         )
+
+    def local(self, tick: datetime | None) -> datetime | None:
+        """A tick in the zone of the schedule; in UTC if this machine does not know the zone."""
+        try:
+            return tick and tick.astimezone(ZoneInfo(self.tz))
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            return tick
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from datetime import UTC
 from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
@@ -80,9 +81,11 @@ def environment() -> Environment:
     )
     made.filters |= {
         "ago": ago,
+        "clock": clock,
         "duration": duration,
         "json": pretty_json,
         "moment": moment,
+        "tick": tick,
     }
     return made
 
@@ -112,18 +115,32 @@ def pretty_json(value: Any) -> Markup:
 
 def moment(value: datetime | None) -> Markup:
     """A time, exactly; the browser shows it in the visitor's time zone."""
-    if value is None:
-        return Markup("&ndash;")
-    shown = value.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return Markup('<time datetime="{}" data-time="full">{}</time>').format(iso(value), shown)
+    return _time(value, "%Y-%m-%d %H:%M:%S %Z", "full")
+
+
+def tick(value: datetime | None) -> Markup:
+    """A time, exactly, in its own time zone."""
+    return _time(value, "%Y-%m-%d %H:%M:%S %Z")
+
+
+def clock(value: datetime | None) -> Markup:
+    """A time of the last day; the browser shows it in the visitor's time zone."""
+    return _time(value, "%H:%M %Z", "clock")
 
 
 def ago(value: datetime | None) -> Markup:
     """How long ago a time is, or in how long; the browser keeps it up to date."""
+    return _time(value, "%Y-%m-%d %H:%M %Z", "ago")
+
+
+def _time(value: datetime | None, shown: str, script: str = "") -> Markup:
+    """`script` is how the browser shows it, if it does not show the text of the server."""
     if value is None:
         return Markup("&ndash;")
-    shown = value.strftime("%Y-%m-%d %H:%M")
-    return Markup('<time datetime="{}" data-time="ago">{}</time>').format(iso(value), shown)
+    title = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
+        iso(value), title, script and Markup(' data-time="{}"').format(script), f"{value:{shown}}"
+    )
 
 
 def duration(value: timedelta | None) -> str:

@@ -46,7 +46,7 @@ class ShownSchedule(msgspec.Struct, frozen=True):
 
     schedule: Schedule
     words: str | None
-    ticks: tuple[datetime, ...]
+    ticks: tuple[datetime | None, ...]
 
 
 @PAGES.get("/schedules")
@@ -58,9 +58,11 @@ def list_schedules(request: PageRequest) -> Page:
     )
     found = [
         ShownSchedule(
-            msgspec.structs.replace(one, queue=shown(one.tenant, one.queue)),
+            msgspec.structs.replace(
+                one, queue=shown(one.tenant, one.queue), last_tick=one.local(one.last_tick)
+            ),
             in_words(one.cron),
-            _ticks(one),
+            tuple(map(one.local, _ticks(one))),
         )
         for one in page.schedules
     ]

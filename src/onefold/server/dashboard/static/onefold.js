@@ -1,7 +1,7 @@
 // What every page has: shortcuts, theme, toasts, dialogs, times. Live pages: live.js.
 import "./bulk.js";
 import { startLive } from "./live.js";
-import { showTimes } from "./times.js";
+import { showFilters, showTimes } from "./times.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -132,6 +132,7 @@ if (address.searchParams.has("notice")) {
 }
 
 showTimes();
+showFilters();
 setInterval(showTimes, 10_000);
 startLive(document.body.dataset.live);
 if (document.querySelector("[data-chart]")) await import("./charts.js");
