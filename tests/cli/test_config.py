@@ -18,7 +18,7 @@ from onefold.cli.logs import JsonFormatter
 from onefold.cli.serve import serve
 from onefold.cli.worker import worker
 from onefold.worker.job_log import TextFormatter
-from onefold.worker.settings import read_queues
+from onefold.worker.settings import read_queues, worker_settings
 
 
 def write(folder: Path, text: str) -> Path:
@@ -158,12 +158,19 @@ def test_what_is_no_moment_is_refused_by_name(text: str, said: str) -> None:
 
 
 def test_queues_are_names_some_with_a_number() -> None:
-    assert read_queues("email, default:5,eu:mail:10,a:b") == {
+    assert read_queues("email, default:5,eu:mail:10,a:b:") == {
         "email": None,
         "default": 5,
         "eu:mail": 10,
         "a:b": None,
     }
+    with pytest.raises(InvalidInput, match=r"number after the colon.* 'mail:x'.* write 'mail:x:'"):
+        read_queues("email,mail:x")
+
+
+def test_a_time_that_is_too_short_is_refused_in_seconds() -> None:
+    with pytest.raises(InvalidInput, match=r"lease must not be shorter than 0\.1 s, got 0 s"):
+        worker_settings({"lease": parsers.duration("0s", "lease")})
 
 
 def record(message: str = "hello %s", *args: object, **extra: Any) -> logging.LogRecord:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onefold.cli.demo.command import _sentence
 from onefold.cli.demo.world import Effects
 from tests.cli.conftest import ONEFOLD, run_apart
 
@@ -66,3 +67,4 @@ def test_what_is_lost_and_doubled_is_counted_apart() -> None:
     tally = Effects(wanted=10, done=12, different=9) + Effects(wanted=1, done=1, different=1)
 
     assert (tally.lost, tally.doubled) == (1, 3)
+    assert "open 1 " in _sentence("With Onefold", 20, tally, "open").plain

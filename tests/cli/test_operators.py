@@ -162,13 +162,18 @@ def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, onefold:
 
 
 def test_queues_are_listed_paused_and_limited(operate: Operate, onefold: Onefold) -> None:
+    onefold.enqueue("email", queue="letters")
+    onefold.deliveries.bury(
+        onefold.deliveries.take(["letters"], worker="w", lease=MINUTE), reason="old"
+    )
     onefold.enqueue("email", queue="mail")
     onefold.enqueue("email", queue="mail", delay=MINUTE)
 
     assert "paused" in operate("queues", "pause", "mail").stdout
     limited = operate("queues", "limit", "mail", "--rate", "100/m", "--group-concurrency", "2")
     assert "100/m; 2 at once of each group" in limited.stdout
-    (mail,) = read(operate("queues", "--json"))
+    letters, mail = read(operate("queues", "--json"))
+    assert letters["name"] == "letters"
     text = operate("queues").stdout
 
     assert (mail["name"], mail["paused"], mail["declared"]) == ("mail", True, False)

@@ -13,6 +13,7 @@ from onefold import Onefold
 from onefold.model.statistics import MINUTE, Tally
 from onefold.operations import statistics
 from onefold.server.dashboard.charts import GAP, Chart, Series, count_text, time_text
+from onefold.server.dashboard.pages.overview import rate
 from tests.dashboard.seed import Seeded
 from tests.dashboard.seed_keys import fill_day
 from tests.dashboard.visiting import Visitor, parsed
@@ -51,6 +52,19 @@ def test_the_charts_have_the_numbers_of_the_last_minutes_or_of_the_last_day(
     assert figure(visit, "Failures") == "6"
     assert "2 dead, 4 retried" in visit.page.part("Failures").text
     assert len(visit.page.part("Completed").all("rect.chart-bar")) == 2
+
+
+@pytest.mark.parametrize(
+    ("jobs", "hours", "said"),
+    [
+        (0, 24, "no job in this time"),
+        (1, 24, "1.0 jobs per day"),
+        (70, 24, "2.9 jobs per hour"),
+        (3000, 1, "50.0 jobs per minute"),
+    ],
+)
+def test_a_rate_has_a_unit_in_which_it_is_not_zero(jobs: int, hours: int, said: str) -> None:
+    assert rate(jobs, timedelta(hours=hours)) == said
 
 
 def test_a_chart_is_also_a_table_and_its_series_differ_without_colour(
@@ -162,8 +176,9 @@ def test_the_lines_of_a_chart_are_round_numbers(most: int, labels: list[str]) ->
     [
         (0.012, ["5 ms", "10 ms", "15 ms"]),
         (2.4, ["1 s", "2 s", "3 s"]),
-        (70, ["30 s", "1 min", "1 min 30 s"]),
-        (5_000, ["30 min", "1 h", "1 h 30 min"]),
+        (70, ["30 s", "60 s", "90 s"]),
+        (5_000, ["30 min", "60 min", "90 min"]),
+        (90_000, ["12 h", "24 h", "36 h"]),
         (200_000, ["1 d", "2 d", "3 d"]),
     ],
 )

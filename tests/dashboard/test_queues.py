@@ -190,6 +190,13 @@ def test_an_endpoint_shows_the_status_of_its_last_push_and_the_job(
     assert "status 202, notify_shop" in page.part("Endpoint").text
     assert page.link("notify_shop") == f"/jobs/{last.id}"
 
+    (taken,) = onefold.deliveries.take(["shop"], worker="push", lease=LEASE)
+    onefold.deliveries.retry([taken], error={"message": "refused", "status": 500}, after=LEASE)
+    onefold.queues.count_failure("shop")
+    failing = visit.open("/queues/shop").part("Endpoint")
+    assert failing.texts(".badge") == ["failing"]
+    assert "status 500, notify_shop" in failing.text
+
 
 @pytest.mark.usefixtures("saved")
 def test_a_new_secret_signs_beside_the_old_one(onefold: Onefold, visit: Visitor) -> None:

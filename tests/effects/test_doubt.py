@@ -15,6 +15,7 @@ from onefold import (
     OutcomeUnknown,
     UsageError,
 )
+from onefold.model.failure import described
 from tests.effects.deliveries import Deliveries, Effect, in_colour
 from tests.fixtures.colours import Colour, Coloured, coroutine_function
 
@@ -223,6 +224,12 @@ async def test_an_unknown_step_shows_why_and_an_operator_settles_it(
 
     (step,) = deliveries.onefold.deliveries.steps(run.target.id)
     assert (step.state, step.error["message"]) == ("unknown", "no answer in time")
+    deliveries.onefold.replay(run.target.id)
+    run = deliveries.take()
+    with pytest.raises(OutcomeUnknown) as caught:
+        await run.using(unsafe=True).step("pay", bank.pay)
+    assert "causes" not in described(caught.value)
+    deliveries.onefold.deliveries.bury([run.target.job], reason="unknown")
     onefold = Coloured(deliveries.onefold, deliveries.colour)
     assert await onefold.deliveries.settle_step(run.target.id, "pay", result="receipt")
     assert not await onefold.deliveries.settle_step(run.target.id, "pay", result="another")

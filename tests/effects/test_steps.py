@@ -107,6 +107,10 @@ async def test_f053_a_failure_is_not_final_and_its_attempts_are_counted_over_rer
         assert step.error["message"] == "no luck"
         run = deliveries.again(run)
 
+    deliveries.onefold.deliveries.bury([run.target.job], reason="enough")
+    assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "failed"
+    deliveries.onefold.replay(run.target.id)
+    run = deliveries.take()
     assert await run.step("charge", effect, 7) == {"done": 7}
     assert deliveries.onefold.deliveries.steps(run.target.id)[0].attempts == 3
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onefold import Job, QueueCounts
+from onefold import Job, Queue, QueueCounts
 from onefold.cli.render import SHORT, counted, problem
+from onefold.model.checks import parted
 from onefold.model.queue import FailingCounts
 from onefold.model.statistics import StatisticsTotal, WorkerStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from onefold import Onefold, Queue, Tenant
+    from onefold import Onefold, Tenant
 
 DAY: Final = timedelta(hours=24)
 MINUTES: Final = timedelta(minutes=15)
@@ -101,37 +102,39 @@ class Overview(msgspec.Struct, frozen=True):
 
 def look(onefold: Onefold, calls: Tenant) -> Overview:
     """Read everything; workers are of all tenants."""
-    failing = calls.queues.count_failing()
-    found = {queue.full_name: queue for queue in calls.queues.find()}
-    names = sorted({*found, *failing})
+    queues = find_queues(calls)
     return Overview(
-        tuple(
-            _queue_status(name, found.get(name), failing.get(name, FailingCounts()))
-            for name in names
-        ),
+        tuple(_queue_status(queue, failing) for queue, failing in queues),
         onefold.workers.find(),
-        _failed(calls, failing.values()),
+        _failed(calls, [failing for _, failing in queues]),
         calls.statistics.read(last=MINUTES, width=MINUTES).total,
         calls.statistics.read(last=DAY, width=DAY).total,
     )
 
 
-def _queue_status(name: str, queue: Queue | None, failing: FailingCounts) -> QueueStatus:
-    counts = (queue and queue.counts) or QueueCounts()
+def find_queues(calls: Onefold | Tenant) -> list[tuple[Queue, FailingCounts]]:
+    """All queues by name, those included that have dead jobs only."""
+    failing = calls.queues.count_failing()
+    found = {name: Queue(tenant=parted(name)[0], name=parted(name)[1]) for name in failing}
+    found |= {queue.full_name: queue for queue in calls.queues.find()}
+    return [(queue, failing.get(name, FailingCounts())) for name, queue in sorted(found.items())]
+
+
+def _queue_status(queue: Queue, failing: FailingCounts) -> QueueStatus:
+    counts = queue.counts or QueueCounts()
     return QueueStatus(
-        name,
+        queue.full_name,
         counts.ready,
-        None if queue is None else queue.oldest,
+        queue.oldest,
         counts.running,
         failing.retrying,
         counts.scheduled,
         failing.dead,
-        queue is not None and queue.paused,
+        queue.paused,
     )
 
 
-def _failed(calls: Tenant, failing: Iterable[FailingCounts]) -> tuple[Job, ...]:
-    numbers = tuple(failing)
+def _failed(calls: Tenant, numbers: Sequence[FailingCounts]) -> tuple[Job, ...]:
     found: list[Job] = []
     if any(one.dead for one in numbers):
         found += calls.find(state="dead", limit=ERRORS, newest_first=True)

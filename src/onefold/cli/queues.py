@@ -9,6 +9,7 @@ import typer
 from onefold import ConflictingOptions, InvalidInput, Limit, QueueCounts
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.completion import queue_names
+from onefold.cli.overview import find_queues
 from onefold.cli.parsers import examples
 from onefold.cli.render import struct_value
 from onefold.model.queue import CONFIDENTIAL
@@ -31,13 +32,13 @@ COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each 
 @queues.command("list", epilog=examples("onefold queues", "onefold queues --json"))
 @with_context
 def list_queues(cli: CliContext) -> None:
-    """List queues with settings or unfinished jobs. `onefold queues` does the same."""
-    found = cli.onefold.queues.find().queues
+    """List queues with settings, or with unfinished or dead jobs; `onefold queues` does, too."""
+    found = [queue for queue, _ in find_queues(cli.onefold)]
     cli.answer_table(
         [_value(queue) for queue in found],
         COLUMNS,
         [_row(queue) for queue in found],
-        none="No queue has settings or unfinished jobs.",
+        none="No queue has settings, or unfinished or dead jobs.",
     )
 
 

@@ -23,7 +23,7 @@ def status(cli: CliContext) -> None:
     typer.echo(seen.headline)
     queues = [one.cells for one in seen.queues]
     for columns, rows, none in (
-        (QUEUE_COLUMNS, queues, "No queue has settings or unfinished jobs."),
+        (QUEUE_COLUMNS, queues, "No queue has settings, or unfinished or dead jobs."),
         (WORKER_COLUMNS, seen.worker_rows, "No worker runs. Start one: onefold worker MODULE:APP"),
         (ERROR_COLUMNS, seen.error_rows, "No job has failed."),
     ):

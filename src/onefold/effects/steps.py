@@ -337,9 +337,12 @@ class StepAttempt:
         self.row = yield from self.log.find(self.request)
         if self.is_over():
             return
+        is_unknown = False
         try:
             yield from self._begin(verified=False)
         except OutcomeUnknown:
+            is_unknown = True  # not here: it would be the cause of the same error
+        if is_unknown:
             yield from self.find_out()
 
     def _begin(self, *, verified: bool) -> Procedure[None]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from onefold.errors import InvalidInput
-from onefold.model.timestamps import MICROSECOND, Duration, Moment, as_duration, from_micros, span
+from onefold.model.timestamps import (
+    MICROSECOND,
+    Duration,
+    Moment,
+    as_duration,
+    from_micros,
+    seconds,
+    span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -182,11 +190,13 @@ def buckets(last: timedelta, width: timedelta) -> Buckets:
     """Check the time and the width of its buckets."""
     each, whole = span(width, "width"), span(last, "last")
     if not each or each % MINUTE:
-        raise InvalidInput("width", f"must be whole minutes, got {width}")
+        raise InvalidInput("width", f"must be whole minutes, got {seconds(width)}")
     if last > LONGEST:
-        raise InvalidInput("last", f"must be at most {LONGEST}, got {last}")
+        raise InvalidInput("last", f"must be at most {seconds(LONGEST)}, got {seconds(last)}")
     if not whole or whole % each:
-        raise InvalidInput("last", f"must be a multiple of the width {width}, got {last}")
+        raise InvalidInput(
+            "last", f"must be a multiple of the width {seconds(width)}, got {seconds(last)}"
+        )
     return Buckets(whole // each, each)
 
 

@@ -217,7 +217,7 @@ def shown(row: StepRow, *, state: int | None, fence: int | None, results: bool) 
         occurrence=name.occurrence,
         key=name.key,
         generation=name.generation,
-        state=_state(row, is_current=state == State.RUNNING and fence == row.fence),
+        state=_state(row, state, is_current=fence == row.fence),
         attempts=notes.attempts,
         started_at=from_micros(row.created_at),
         ended_at=None if row.settled_at is None else from_micros(row.settled_at),
@@ -226,9 +226,11 @@ def shown(row: StepRow, *, state: int | None, fence: int | None, results: bool) 
     )
 
 
-def _state(row: StepRow, *, is_current: bool) -> StepState:
+def _state(row: StepRow, job: int | None, *, is_current: bool) -> StepState:
     if row.is_settled:
         return "finished" if row.notes.failure is None else "failed"
-    if row.is_held and is_current:
+    if row.is_held and job == State.RUNNING and is_current:
         return "running"
-    return "unknown" if row.must_not_rerun else "retrying"
+    if row.must_not_rerun:
+        return "unknown"
+    return "retrying" if job in {State.QUEUED, State.RUNNING} else "failed"

@@ -85,13 +85,20 @@ def from_micros(micros: int) -> datetime:
         return EPOCH + timedelta(microseconds=EARLIEST if micros < 0 else LATEST)
 
 
+def seconds(length: timedelta) -> str:
+    """A duration in a message: `0.1 s`, `90 s`."""
+    return f"{length.total_seconds():.10g} s"
+
+
 def span(duration: object, field: str, *, least: timedelta = timedelta(0)) -> int:
     """A duration in microseconds; negative, endless or non-timedelta ones are rejected."""
     if not isinstance(duration, timedelta):
         raise InvalidInput(field, f"needs a timedelta, got {duration!r}")
     if duration < least:
-        bound = "negative" if not least else f"shorter than {least}"
-        raise InvalidInput(field, f"must not be {bound}, got {duration}")
+        bound = "negative" if not least else f"shorter than {seconds(least)}"
+        raise InvalidInput(field, f"must not be {bound}, got {seconds(duration)}")
     if duration > LONGEST:
-        raise InvalidInput(field, f"must not be longer than {LONGEST.days} days, got {duration}")
+        raise InvalidInput(
+            field, f"must not be longer than {LONGEST.days} days, got {seconds(duration)}"
+        )
     return duration // MICROSECOND

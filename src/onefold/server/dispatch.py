@@ -162,14 +162,16 @@ class PathApp:
         except Disconnected:
             raise
         except Exception as failed:  # noqa: BLE001 - the client receives a response to any error
-            error = failed
+            error, reads = failed, scope["method"] in {"GET", "HEAD"}
             if isinstance(failed, TimeoutError) and deadline.is_over:
                 late = record.is_coming
-                error = problems.arrived_too_slowly() if late else problems.took_too_long()
+                error = (
+                    problems.arrived_too_slowly() if late else problems.took_too_long(reads=reads)
+                )
         if record.is_unconfirmed:
             error = await self._refusal(scope, headers) or error
         has_key = "authorization" in headers
-        problem = problems.problem_of(error, url=_url(scope, headers), keyed=has_key)
+        problem = problems.problem_of(error, url=_url(scope, headers), keyed=has_key, reads=reads)
         if problem.status == problems.INTERNAL.status:
             log.error("Request %s failed.", record.request_id, exc_info=error)
         elif isinstance(error, DatabaseError):

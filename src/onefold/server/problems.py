@@ -106,13 +106,18 @@ def arrived_too_slowly() -> Refused:
     return refused(TIMED_OUT, detail)
 
 
-def took_too_long() -> Refused:
-    """The response was not ready in time."""
-    detail = (
-        "The request took too long, and it is not known whether it was carried out. Send it again"
-        " with the same idempotency key."
+def took_too_long(*, reads: bool) -> Refused:
+    """The response was not ready in time; `reads` as in `problem_of`."""
+    return refused(TOOK_TOO_LONG, f"The request took too long{_again(reads=reads)}", retry_after=1)
+
+
+def _again(*, reads: bool) -> str:
+    if reads:
+        return ". Send it again."
+    return (
+        ", and it is not known whether it was carried out. Send it again with the same idempotency"
+        " key."
     )
-    return refused(TOOK_TOO_LONG, detail, retry_after=1)
 
 
 KIND_OF: Final[dict[type[OnefoldError], ProblemKind]] = {
@@ -132,10 +137,13 @@ KIND_OF: Final[dict[type[OnefoldError], ProblemKind]] = {
 """Errors whose sentence and plain fields are the problem."""
 
 
-def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Problem:
+def problem_of(
+    error: BaseException, *, url: str, keyed: bool = False, reads: bool = False
+) -> Problem:
     """The problem of an error, for the client.
 
-    `url` is the URL of this server for the client, and `keyed` whether it sent an API key.
+    `url` is the URL of this server for the client, `keyed` whether it sent an API key, and `reads`
+    whether its request changes nothing.
     """
     if isinstance(error, Refused):
         return error.problem
@@ -149,8 +157,7 @@ def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Proble
             return make(problem_kind, str(error), retry_after=wait, extra=_plain_fields(error))
     if isinstance(error, DatabaseError):
         detail = (
-            f"{AWAY}, and it is not known whether the request was carried out. Send it again with"
-            " the same idempotency key."
+            f"The request failed: the database cannot be reached or is busy{_again(reads=reads)}"
         )
         return make(UNAVAILABLE, detail, retry_after=1)
     detail = "An error in the server. The server's log has it under the request id."

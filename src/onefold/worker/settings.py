@@ -14,7 +14,7 @@ import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
-from onefold.model.timestamps import span
+from onefold.model.timestamps import seconds, span
 
 Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]
 
@@ -87,7 +87,8 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
     span(beat, "heartbeat", least=LEAST)
     if beat * 2 > lease:
         raise ConflictingOptions(
-            "heartbeat", f"must be at most half of the lease ({lease}), got {beat}"
+            "heartbeat",
+            f"must be at most half of the lease ({seconds(lease)}), got {seconds(beat)}",
         )
     poll, grace = options.get("poll", timedelta(seconds=5)), options.get("grace", GRACE)
     span(poll, "poll", least=LEAST)
@@ -114,7 +115,7 @@ def worker_name() -> str:
 def read_queues(text: str) -> dict[str, int | None]:
     """Parse `email,default:5` or `email default:5`: names, some with a maximum.
 
-    A name may contain a colon: only the last one counts, and only before a number.
+    A name may contain colons: the last one is before the maximum, or at the end if there is none.
     """
     wanted: dict[str, int | None] = {}
     for part in re.split(r"\s*,\s*|\s+", text.strip()):
@@ -123,8 +124,13 @@ def read_queues(text: str) -> dict[str, int | None]:
                 "queues", f"must be names with commas or spaces between them, got {text!r}"
             )
         name, colon, maximum = part.rpartition(":")
-        limited = colon and re.fullmatch(r"[0-9]{1,9}", maximum)
-        queue, limit = (name, int(maximum)) if limited else (part, None)
+        if maximum and colon and not re.fullmatch(r"[0-9]{1,9}", maximum):
+            raise InvalidInput(
+                "queues",
+                f"must have a number after the colon, as in {name}:5, got {part!r}. If this is the"
+                f" name of a queue, write '{part}:'",
+            )
+        queue, limit = (name, int(maximum) if maximum else None) if colon else (part, None)
         if queue in wanted:
             raise InvalidInput("queues", f"must name each queue once, got {text!r}")
         wanted[queue] = limit

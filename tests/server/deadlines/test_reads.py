@@ -102,7 +102,9 @@ async def test_a_search_and_a_page_of_the_dashboard_have_the_deadline_of_a_reque
 ) -> None:
     api = Api(store.open(), request_timeout=timedelta(microseconds=1))
 
-    (await api("GET", "/v1/jobs")).problem(503, "took_too_long")
+    reply = await api("GET", "/v1/jobs")
+    reply.problem(503, "took_too_long")
+    assert reply.json["detail"] == "The request took too long. Send it again."
     page = await api("GET", "/jobs")
 
     assert (page.status, b"This took too long" in page.body) == (503, True)

@@ -86,10 +86,10 @@ async def _run(world: World) -> Effects:
                 running = asyncio.create_task(world.run(session))
                 while not running.done():
                     if console.is_terminal:
-                        live.update(_picture(world), refresh=True)
+                        live.update(_picture(world, missing="open"), refresh=True)
                     await asyncio.wait([running], timeout=REFRESH)
                 await running
-        console.print(_picture(world))
+        console.print(_picture(world, missing="lost"))
         if console.is_terminal and sys.stdin.isatty():
             console.print("The dashboard stays open. Ctrl-C ends the demo.", style="bold")
             with suppress(asyncio.CancelledError):
@@ -101,13 +101,13 @@ def _total(tallies: dict[Surface, Effects]) -> Effects:
     return reduce(add, tallies.values())
 
 
-def _picture(world: World) -> RenderableType:
-    """What was requested, and what each shop has made of it."""
+def _picture(world: World, *, missing: str) -> RenderableType:
+    """What was requested, and what each shop has made of it; what `missing` purchases are."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("")
-    for name in ("requested", "wanted", "with Onefold", "doubled", "lost"):
+    for name in ("requested", "wanted", "with Onefold", "doubled", missing):
         table.add_column(name, justify="right")
-    for name in ("without", "doubled", "lost"):
+    for name in ("without", "doubled", missing):
         table.add_column(name, justify="right", style="dim")
     ours, plain = world.tallies(world.with_onefold), world.tallies(world.without)
     for surface, mine in ours.items():
@@ -118,8 +118,8 @@ def _picture(world: World) -> RenderableType:
         table,
         "",
         f"{world.kills} workers were killed.",
-        _sentence("With Onefold", requested, _total(ours)),
-        _sentence("Without", requested, _total(plain)),
+        _sentence("With Onefold", requested, _total(ours), missing),
+        _sentence("Without", requested, _total(plain), missing),
     )
 
 
@@ -127,10 +127,10 @@ def _cells(tally: Effects) -> tuple[str, ...]:
     return tuple(f"{number:,}" for number in (tally.done, tally.doubled, tally.lost))
 
 
-def _sentence(side: str, requested: int, tally: Effects) -> Text:
+def _sentence(side: str, requested: int, tally: Effects, missing: str) -> Text:
     return Text(
         f"{side + ':':<14}requested {requested:,} times \u00b7 done {tally.done:,} times"
-        f" \u00b7 lost {tally.lost:,} \u00b7 doubled {tally.doubled:,}",
+        f" \u00b7 {missing} {tally.lost:,} \u00b7 doubled {tally.doubled:,}",
         style="bold green" if not (tally.lost or tally.doubled) else "bold",
     )
 

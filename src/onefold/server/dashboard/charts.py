@@ -132,10 +132,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ticks(self) -> list[AxisLabel]:
         """The lines across with their labels."""
-        return [
-            AxisLabel(self._y(value), self.written(value).replace(".0 ", " "))
-            for value in self.steps[1:]
-        ]
+        return [AxisLabel(self._y(value), self._axis_text(value)) for value in self.steps[1:]]
 
     @property
     def moments(self) -> list[AxisLabel]:
@@ -181,6 +178,13 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
                 if len(part) == 1
             )
             yield ChartLine(number, path, area, alone)
+
+    def _axis_text(self, value: float) -> str:
+        """Short: all labels of an axis have the unit of its step."""
+        for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+            if self.unit == "time" and self.steps[1] >= size:
+                return f"{value / size:,g} {unit}"
+        return self.written(value).replace(".0 ", " ")
 
     def _y(self, value: float) -> float:
         return _rounded(self.base - PLOT * value / self.steps[-1])

@@ -24,6 +24,11 @@ PAGES: Final = PageTable()
 
 FAILED: Final = 100
 """Failed jobs of a state that are read, at most."""
+UNITS: Final = {
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+}
 LISTED: Final = 5
 """Queues and workers that are listed."""
 
@@ -84,7 +89,6 @@ def show_overview(request: PageRequest) -> Page:
 def charts(found: Statistics, period: Period, queues: Iterable[Queue]) -> tuple[Chart, ...]:
     """The five charts."""
     total = found.total
-    minutes = period.last / timedelta(minutes=1)
     waiting = sum(one.counts.ready for one in queues if one.counts)
 
     def made(name: str, title: str, figure: str, note: str, *series: Series) -> Chart:
@@ -109,7 +113,7 @@ def charts(found: Statistics, period: Period, queues: Iterable[Queue]) -> tuple[
             "completed",
             "Completed",
             f"{total.completed:,}",
-            f"{total.completed / minutes:,.1f} jobs per minute",
+            rate(total.completed, period.last),
             of("Completed", "accent", lambda one: one.completed),
         ),
         made(
@@ -146,6 +150,14 @@ def charts(found: Statistics, period: Period, queues: Iterable[Queue]) -> tuple[
             of("Retried", "amber", lambda one: one.retried),
         ),
     )
+
+
+def rate(jobs: int, last: timedelta) -> str:
+    """How many jobs were completed per minute; or per hour or day, if that is less than one."""
+    for unit, length in UNITS.items():
+        if jobs * length >= last:
+            return f"{jobs * length / last:,.1f} jobs per {unit}"
+    return "no job in this time"
 
 
 def failing_kinds(request: PageRequest) -> list[FailingKind]:

@@ -272,7 +272,8 @@ def _last_push(request: PageRequest, queue: Queue) -> Job | None:
         return None
     owner = request.onefold.tenant(queue.tenant) if queue.tenant else request.onefold
     jobs = owner.find(queue=queue.full_name, newest_first=True, limit=PUSHED)
-    return next((job for job in jobs if job.pushed), None)
+    # `pushed` is of the push that finished a job.
+    return next((job for job in jobs if (job.error if queue.failures else job.pushed)), None)
 
 
 # --- the form -------------------------------------------------------------------------------------
