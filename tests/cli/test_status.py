@@ -49,7 +49,7 @@ def test_everything_is_seen_at_a_glance(operate: Operate, onefold: Onefold) -> N
     assert queues["default"]["dead"] == 1
     # Ids of one millisecond have no order.
     assert {job["error"]["type"] for job in seen["errors"]} == {
-        "builtins.TimeoutError", "builtins.ValueError"
+        "TimeoutError", "ValueError"
     }  # fmt: skip
     assert seen["last_day"]["duplicates"] == 1
 

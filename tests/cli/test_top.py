@@ -38,8 +38,8 @@ suppressed
 
 
  job                                   kind    state     error
- {failing}  email   retrying  builtins.TimeoutError:
- {dead}  digest  dead      builtins.ValueError: di
+ {failing}  email   retrying  TimeoutError: slow
+ {dead}  digest  dead      ValueError: digest is [
 
 
 
@@ -122,7 +122,7 @@ async def test_a_terminal_receives_no_codes_of_an_error(onefold: Onefold) -> Non
     async with opened(onefold) as pilot:
         await press(pilot, "tab", "tab")
         error = pilot.app.query_one("#errors", Rows).get_row_at(0)[-1]
-        assert str(error) == "builtins.ValueError: \\x1b[2J is hidden"
+        assert str(error) == "ValueError: \\x1b[2J is hidden"
         await press(pilot, "i")
         await shows(pilot, "\\x1b[2J is hidden")
 
@@ -164,7 +164,7 @@ async def test_a_job_is_inspected_and_run_now(onefold: Onefold) -> None:
     _, failing = fill(onefold)
     async with opened(onefold) as pilot:
         await press(pilot, "tab", "tab", "i")
-        await shows(pilot, failing, "builtins.TimeoutError: slow")
+        await shows(pilot, failing, "TimeoutError: slow")
         await press(pilot, "escape", "r")
         assert message(pilot) == f"{failing} is due now."
         await press(pilot, "r")

@@ -265,11 +265,11 @@ def _from(outcome: Exception, cause: Exception) -> Exception:
 
 FAILED, WELL = StatusCode.ERROR, StatusCode.UNSET
 ENDS: dict[str, tuple[BaseException, str, StatusCode, str | None]] = {
-    "error": (ValueError("no"), "failed", FAILED, "builtins.ValueError"),
+    "error": (ValueError("no"), "failed", FAILED, "ValueError"),
     "retry": (Retry(SECOND), "retried", FAILED, None),
     "bury": (Bury("gone"), "dead", FAILED, None),
     "buried for an error": (
-        _from(Bury("gone"), ValueError("no")), "dead", FAILED, "builtins.ValueError",
+        _from(Bury("gone"), ValueError("no")), "dead", FAILED, "ValueError",
     ),
     "unknown": (OutcomeUnknown(key="k"), "dead", FAILED, "onefold.errors.OutcomeUnknown"),
     "unknown so far": (

@@ -9,9 +9,18 @@ import pytest
 
 from onefold import InvalidInput
 from onefold.model.delivery import encode_error
-from onefold.model.failure import CAUSE_LENGTH, CAUSES, TEXT_LENGTH, TRACE_LENGTH, described, shown
+from onefold.model.failure import (
+    CAUSE_LENGTH,
+    CAUSES,
+    HEAD,
+    TEXT_LENGTH,
+    TRACE_LENGTH,
+    described,
+    shown,
+)
 from onefold.model.ids import parse_id
 from onefold.model.json_text import decode_payload
+from onefold.runtime import called
 
 
 class CardDeclined(Exception):
@@ -48,9 +57,11 @@ def test_an_exception_that_was_raised_says_where() -> None:
 
     assert details["type"] == f"{__name__}.CardDeclined"
     assert details["message"] == "no funds on a card of 11 digits"
+    assert details["traceback"].startswith("Traceback (most recent call last):\n  File ")
     assert "in charge" in details["traceback"]
     assert "raise CardDeclined" in details["traceback"]
     assert "causes" not in details
+    assert described(caught(lambda: int("x")))["type"] == "ValueError"
 
 
 def test_no_value_of_a_variable_is_kept() -> None:
@@ -110,8 +121,8 @@ def test_a_deep_recursion_is_told_by_its_end() -> None:
 
     trace = described(caught(lambda: fall(500)))["traceback"]
 
-    assert len(trace) <= TRACE_LENGTH + 2
-    assert trace.startswith("…\n  ")
+    assert len(trace) <= TRACE_LENGTH + len(HEAD) + 2
+    assert trace.startswith("Traceback (most recent call last):\n…\n  ")
     assert "raise CardDeclined" in trace
 
 
@@ -146,6 +157,18 @@ def test_the_machinery_between_a_worker_and_its_handler_is_left_out() -> None:
 
     assert described(error)["traceback"].count("File ") == 1
     assert "in charge" in described(caught(lambda: asyncio.run(in_a_thread())))["traceback"]
+
+
+def test_what_a_handler_calls_through_onefold_is_shown_without_onefold() -> None:
+    def handle() -> None:
+        called(charge, ())
+
+    trace = described(caught(handle))["traceback"]
+    misused = described(caught(lambda: parse_id("no id")))["traceback"]
+
+    assert ["in handle" in trace, "in charge" in trace, "onefold/runtime.py" in trace] == [1, 1, 0]
+    assert "parse_id(" in misused
+    assert "in parse_id" not in misused
 
 
 def test_where_there_is_nothing_but_machinery_it_is_kept() -> None:

@@ -56,7 +56,7 @@ def test_what_crashes_hangs_or_leaves_is_counted_and_nobody_else_is_harmed(app: 
     assert "signal 9" in errors["kill"]["message"]
     assert "status 7" in errors["leave"]["message"]
     assert errors["hang"]["type"] == "onefold.errors.JobTimeout"
-    assert errors["fail"]["type"] == "builtins.SystemExit"
+    assert errors["fail"]["type"] == "SystemExit"
 
 
 def test_a_process_is_given_the_whole_payload_and_refuses_one_that_does_not_fit(

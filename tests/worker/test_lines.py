@@ -71,7 +71,7 @@ async def test_a_job_that_ends_has_a_line_that_says_how(
         "dropped": ("INFO", "cancelled"),
     }
     assert "was completed in attempt 1 after " in by_kind["good"]["line"]
-    assert "next try in 3600 s: builtins.ValueError: no such luck" in by_kind["bad"]["line"]
+    assert "next try in 3600 s: ValueError: no such luck" in by_kind["bad"]["line"]
     assert by_kind["dropped"]["line"].endswith(": no longer")
     assert (by_kind["bad"]["retry_in"], by_kind["later"]["retry_in"]) == (3600, 120)
     started = [line["line"] for line in _lines(caplog, logging.DEBUG)]

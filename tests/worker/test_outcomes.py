@@ -79,7 +79,7 @@ def _ends() -> dict[str, End]:
         "retried": End(third_time_lucky, {"backoff": NOW}, {"state": "completed", "attempt": 3}),
         "failed": End(
             _raising(no), {"backoff": NOW, "max_attempts": 2},
-            {"state": "dead", "attempt": 2, "error": "builtins.ValueError"},
+            {"state": "dead", "attempt": 2, "error": "ValueError"},
         ),
         "late": End(_raising(no), {"backoff": late}, {"state": "retrying", "attempt": 1}),
         "exit": End(_raising(SystemExit(3)), once, {"state": "dead"}),
@@ -104,7 +104,7 @@ def _ends() -> dict[str, End]:
         "done on": End(_raising(KeyError()), {"done_on": KeyError}, {"state": "completed"}),
         "bury on": End(
             _raising(TypeError()), {"bury_on": (TypeError,)},
-            {"state": "dead", "attempt": 1, "error": "builtins.TypeError"},
+            {"state": "dead", "attempt": 1, "error": "TypeError"},
         ),
         "retry on": End(
             _raising(TypeError()), {"retry_on": (KeyError,)}, {"state": "dead", "attempt": 1}
@@ -183,7 +183,7 @@ async def test_code_of_a_payload_that_fails_ends_that_job_and_no_other(onefold: 
     failed = await get_job(onefold, odd.id)
     assert (failed.state, (await get_job(onefold, even.id)).state) == ("dead", "completed")
     assert failed.error is not None
-    assert failed.error["type"] == "builtins.LookupError"
+    assert failed.error["type"] == "LookupError"
 
 
 async def test_a_payload_that_does_not_fit_fails_like_any_other_attempt(onefold: Onefold) -> None:

@@ -114,7 +114,7 @@ class TestFailures:
         job = subject.existing_job(answer.id)
         assert (job.state, job.attempt, job.fence) == ("retrying", 1, 1)
         assert job.run_at == subject.clock.now + (named or MINUTE)
-        assert job.error == {"type": "builtins.ValueError", "message": "no such user"}
+        assert job.error == {"type": "ValueError", "message": "no such user"}
         assert subject.take() == []
         subject.clock.advance(named or MINUTE)
         again = subject.take_one()
@@ -140,7 +140,7 @@ class TestFailures:
         job = subject.existing_job(answer.id)
         assert (job.state, job.reason) == ("dead", "no such user")
         assert job.error is not None
-        assert job.error["type"] == "builtins.KeyError"
+        assert job.error["type"] == "KeyError"
 
     @pytest.mark.parametrize("word", ["retry", "bury"])
     def test_the_same_word_again_is_answered_already(self, subject: Subject, word: str) -> None:

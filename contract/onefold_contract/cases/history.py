@@ -77,11 +77,11 @@ class TestAttempts:
             subject.deliveries.retry([job], error=error)
         (attempt,) = subject.deliveries.attempts(answer.id)
         assert attempt.error is not None
-        assert attempt.error["type"] == "builtins.AssertionError"
+        assert attempt.error["type"] == "AssertionError"
         assert "in test_an_error_says_what_and_where" in attempt.error["traceback"]
         assert (attempt.outcome, attempt.reason) == ("dead", "failed")
         assert attempt.error == subject.existing_job(answer.id).error
-        (found,) = subject.find(error_type="builtins.AssertionError")
+        (found,) = subject.find(error_type="AssertionError")
         assert found.id == answer.id
 
     def test_a_reason_is_told_and_stays_when_the_job_goes_round_again(

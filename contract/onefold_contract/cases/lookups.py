@@ -89,7 +89,7 @@ class TestFind:
         subject.deliveries.retry([subject.take_one()], error=ValueError("x"))
         assert ids(subject.find(reason="bounced")) == [first.id]
         assert ids(subject.find(reason="failed")) == [second.id]
-        assert ids(subject.find(error_type="builtins.ValueError")) == [second.id]
+        assert ids(subject.find(error_type="ValueError")) == [second.id]
 
     @pytest.mark.parametrize("which", ["created", "ended"])
     def test_by_time_half_open(self, subject: Subject, which: str) -> None:

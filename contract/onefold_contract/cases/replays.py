@@ -159,7 +159,7 @@ class TestReplayMany:
         failed = subject.enqueue("email", max_attempts=1)
         subject.deliveries.retry([subject.take_one()], error=KeyError("user"))
         assert [answer.id for answer in subject.dead.replay(queue="slow")] == [slow.id]
-        error_type = "builtins.KeyError"
+        error_type = "KeyError"
         assert [answer.id for answer in subject.dead.replay(error_type=error_type)] == [failed.id]
 
     def test_cancelled_jobs_on_request_and_completed_ones_only_afresh(

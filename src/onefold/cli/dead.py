@@ -55,7 +55,7 @@ COUNTED = 1000
     "list",
     epilog=examples(
         "onefold dead --kind email --ended-from 1d",
-        "onefold dead --error-type builtins.TimeoutError --json",
+        "onefold dead --error-type TimeoutError --json",
     ),
 )
 @with_context

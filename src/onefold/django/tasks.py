@@ -247,8 +247,9 @@ def _is_failure(error: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]
 
 
 def _error(error: Mapping[str, Any]) -> Any:
+    kind: str = error["type"]
     return _base.TaskError(
-        exception_class_path=error["type"],
+        exception_class_path=kind if "." in kind else f"builtins.{kind}",
         traceback=error.get("traceback") or error["message"],
     )
 

@@ -158,8 +158,11 @@ def _rebuilt(path: str, args: list[Any]) -> Exception | None:
 
 
 def _imported(path: str) -> object:
-    """The class of this path: its longest importable module, and the attributes after it."""
-    parts = path.split(".")
+    """The class of this path: its longest importable module, and the attributes after it.
+
+    A path without a module is that of a builtin.
+    """
+    parts = path.split(".") if "." in path else ["builtins", path]
     for end in range(len(parts) - 1, 0, -1):
         try:
             found: object = importlib.import_module(".".join(parts[:end]))

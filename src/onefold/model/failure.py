@@ -7,7 +7,6 @@ a vanished worker. Values of local variables are not stored: they may be secret.
 from __future__ import annotations
 
 import traceback
-from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -33,7 +32,8 @@ MACHINERY: Final = frozenset(
         "threading",
     }
 )
-"""The top packages whose frames are between a worker and its handler."""
+"""The top packages whose frames are between Onefold and the functions that it calls."""
+HEAD: Final = "Traceback (most recent call last):\n"
 
 
 def described(error: BaseException) -> dict[str, Any]:
@@ -52,8 +52,10 @@ def _described(error: BaseException, text_length: int, trace_length: int) -> dic
 
 
 def type_name(error: BaseException) -> str:
-    """The type name by which failures can be found."""
+    """The type name by which failures can be found, as Python prints it."""
     kind = type(error)
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -96,16 +98,24 @@ def _trace(error: BaseException, length: int) -> str:
     text = "".join(lines)
     # From the front, by whole lines.
     kept = text if len(text) <= length else "…\n" + text[-length:].partition("\n")[2]
-    return printable(kept, 2 * length)
+    return printable(HEAD + kept, 2 * length)
 
 
 def _frames(error: BaseException) -> Sequence[tuple[FrameType, int]]:
-    """The last frames from the handler on; all of them if there is no handler frame."""
+    """The last frames of the handler and of what it calls; all of them if there are none.
+
+    Between them are those of what the handler calls through Onefold, as the function of a step.
+    """
     frames = list(traceback.walk_tb(error.__traceback__))
-    ours = list(dropwhile(lambda entry: _is_machinery(entry[0]), frames))
-    return (ours or frames)[-FRAMES:]
+    found: list[tuple[FrameType, int]] = []
+    is_ours = True
+    for frame, line in frames:
+        package = _package(frame)
+        is_ours = package == "onefold" or (is_ours and package in MACHINERY)
+        if not is_ours:
+            found.append((frame, line))
+    return (found or frames)[-FRAMES:]
 
 
-def _is_machinery(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.partition(".")[0] in MACHINERY
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]

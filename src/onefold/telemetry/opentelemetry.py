@@ -27,6 +27,7 @@ from onefold.errors import (
     OutcomeUnknown,
     UsageError,
 )
+from onefold.model.failure import type_name
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 
 if TYPE_CHECKING:
@@ -211,7 +212,6 @@ def _fail(span: Span, error: BaseException) -> None:
     # The error is what an outcome was raised from.
     cause = error.__cause__ if isinstance(error, Outcome) else error
     if cause is not None:
-        kind = type(cause)
-        span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}")
+        span.set_attribute("error.type", type_name(cause))
         span.record_exception(cause)
     span.set_status(StatusCode.ERROR, str(error))

@@ -10,7 +10,7 @@ from onefold.errors import Busy, InvalidInput, JobTimeout, OutcomeUnknown
 from onefold.model.checks import REASON_BYTES
 from onefold.model.claim import encode_result
 from onefold.model.delivery import encode_error
-from onefold.model.failure import printable
+from onefold.model.failure import printable, type_name
 from onefold.model.json_text import to_json
 from onefold.model.lifecycle import Event
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
@@ -103,7 +103,7 @@ def _failed(
     after: timedelta | None = None,
     reason: str | None = None,
 ) -> DeliveryOutcome:
-    kind = None if error is None else f"{type(error).__module__}.{type(error).__qualname__}"
+    kind = None if error is None else type_name(error)
     return DeliveryOutcome(
         event,
         after=None if after is None else span(after, "after"),
