@@ -10,7 +10,8 @@ import pytest
 from onefold import Bury, Cancel, Defer, Fixed, Onefold, Run
 from onefold.worker.executor import running
 from onefold.worker.job_log import MOST, Sample, lasted
-from tests.worker.stage import ended, until, working
+from tests.fixtures.patience import BRIEF
+from tests.worker.stage import Slow, ended, until, working
 
 JOBS = "onefold.worker.jobs"
 
@@ -77,6 +78,26 @@ async def test_a_job_that_ends_has_a_line_that_says_how(
     started = [line["line"] for line in _lines(caplog, logging.DEBUG)]
     assert sum(line.endswith("was taken for attempt 1.") for line in started) == len(ids)
     assert sum(line.endswith("has started attempt 1.") for line in started) == len(ids)
+
+
+async def test_a_job_that_is_handed_back_has_a_line_that_says_why(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, JOBS)
+    slow = Slow(onefold)
+    ids = [(await slow.job.aenqueue()).id for _ in range(2)]
+    async with working(onefold, concurrency=1, prefetch=1, grace=BRIEF):
+
+        async def one_waits_for_the_other() -> bool:
+            return slow.begun.is_set() and len(await onefold.afind(state="running")) == len(ids)
+
+        await until(one_waits_for_the_other)
+
+    begun, waiting = sorted(_ended(caplog), key=lambda line: ids.index(line["job_id"]))
+    assert begun["line"].startswith(f"Job {ids[0]} (slow) was handed back in attempt 1 after ")
+    assert begun["line"].endswith(": the worker stops")
+    assert waiting["line"] == f"Job {ids[1]} (slow) was handed back before its handler began."
+    assert (begun["state"], waiting["state"]) == ("ready", "ready")
 
 
 async def test_a_failure_after_the_transaction_that_completes_a_job_names_that_job(

@@ -148,10 +148,11 @@ class AfterCommit:
         if error.get("traceback"):
             # Not exc_info: the handler may have run in another process.
             fields["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
-        line = (
-            f"Job {job.id} ({job.kind}) was {'buried' if outcome == 'dead' else outcome} in attempt"
-            f" {job.attempt} after {lasted(held.duration)}"
-        )
+        line = f"Job {job.id} ({job.kind}) was {'buried' if outcome == 'dead' else outcome}"
+        if reported.event is Event.HAND_BACK and held.cause is None:
+            job_log.log(level, "%s before its handler began.", line, extra=fields)
+            return
+        line += f" in attempt {job.attempt} after {lasted(held.duration)}"
         if retry_in is not None and outcome in {"retried", "deferred"}:
             fields["retry_in"] = retry_in.total_seconds()
             line += f", next try in {lasted(retry_in.total_seconds())}"
@@ -207,7 +208,8 @@ def _tally(*counts: float) -> Tally:
 def _why(reported: DeliveryOutcome, error: Mapping[str, Any]) -> str:
     message = _line(str(error.get("message") or ""))
     parts = [part for part in (reported.error_type, message) if part]
-    return ": ".join(parts) or _line(reported.reason or "") or "as the handler decided"
+    decided = "the worker stops" if reported.event is Event.HAND_BACK else "as the handler decided"
+    return ": ".join(parts) or _line(reported.reason or "") or decided
 
 
 def _line(text: str) -> str:
