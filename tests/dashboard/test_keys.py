@@ -62,6 +62,19 @@ def test_a_look_up_finds_keys_and_the_jobs_that_hold_them(
     assert set(shown(visit)) == found
 
 
+@pytest.mark.parametrize("key", ["msg_2f1c", "72d3162e-cc78-11e3-81ab-4c9367dc0958"])
+def test_a_search_for_a_key_without_a_job_shows_the_key(
+    onefold: Onefold, visit: Visitor, key: str
+) -> None:
+    onefold.claim("github:pushes", key, surface="webhook")
+
+    for text in (key, f"key:{key}"):
+        visit.open(f"/search?q={text}")
+
+        assert visit.at == f"/keys?key={key}"
+        assert set(shown(visit)) == {key}
+
+
 def test_without_a_key_the_page_says_what_to_do(keyed: None, visit: Visitor) -> None:
     empty = visit.open("/keys?key=never-used").one(".empty")
     assert "the next request with never-used runs" in empty.text

@@ -53,27 +53,44 @@ def choose_tenant(request: PageRequest) -> Redirect:
 
 @PAGES.get("/search")
 def search(request: PageRequest) -> Redirect:
-    """The page for a text: a job by its id, else jobs by first digits, key, kind, queue or tag."""
+    """The page for a text: jobs by id, key, kind, queue or tag, else keys of other surfaces."""
     text = request.query.get("q", "")
-    if JOB_ID.fullmatch(text):
-        return Redirect(f"/jobs/{text.lower()}")
     name, colon, value = text.partition(":")
+    if colon and name == "key":
+        return _found(request, value.strip(), ("key",))
     if colon and name in {*SEARCHED, "state", "text"}:
         return _jobs(name, value.strip())
     if text in STATES:
         return _jobs("state", text)
+    return _found(request, text, SEARCHED)
+
+
+def _found(request: PageRequest, text: str, places: tuple[str, ...]) -> Redirect:
     unfinished: list[str] = []
-    for name in SEARCHED if text else ():
+    for name in places if text else ():
         try:
             found = find_jobs(request, {name: text}, limit=1)
         except InvalidInput:
             continue
         if found.jobs:
-            return _jobs(name, text)
+            return _job(text) if name == "id" and JOB_ID.fullmatch(text) else _jobs(name, text)
         if found.next:
             unfinished.append(name)
+    if text and _is_key(request, text):
+        return Redirect(f"/keys?{urlencode({'key': text})}")
     # The page of a look that has not reached the oldest job offers to look further back.
-    return _jobs(next(iter(unfinished), "key"), text)
+    return _job(text) if JOB_ID.fullmatch(text) else _jobs(next(iter(unfinished), "key"), text)
+
+
+def _is_key(request: PageRequest, text: str) -> bool:
+    try:
+        return bool(request.calls.keys.find(key=text, limit=1))
+    except InvalidInput:
+        return False
+
+
+def _job(job_id: str) -> Redirect:
+    return Redirect(f"/jobs/{job_id.lower()}")
 
 
 def _jobs(name: str, value: str) -> Redirect:
