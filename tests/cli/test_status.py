@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from onefold import Onefold
+from onefold.model.ids import new_id
+from onefold.model.queue import QueueSettings
+from onefold.operations import workers
+from onefold.operations.workers import WorkerRow
 from tests.cli.conftest import ONEFOLD, Operate, read
 from tests.cli.test_operators import MINUTE, bury
 from tests.fixtures.place import Place
@@ -61,6 +65,30 @@ def test_an_empty_database_says_what_to_do_next(operate: Operate, onefold: Onefo
     assert "No job has failed." in text
     assert operate("workers").stdout == "No worker runs. Start one: onefold worker MODULE:APP\n"
     assert read(operate("workers", "--json")) == []
+
+
+def test_a_push_worker_is_no_worker_of_queues_without_an_endpoint(
+    operate: Operate, onefold: Onefold
+) -> None:
+    def started(name: str, kinds: tuple[str, ...] | None) -> None:
+        row = WorkerRow(new_id(), name, "host", 1, ("hooks",), kinds, 5)
+        onefold.context.store.transact(lambda sql: workers.save(sql, row))
+
+    started("pusher", None)
+    onefold.queues.save("hooks", QueueSettings(endpoint="http://127.0.0.1:9/"))
+    for queue in ("hooks", "mail"):
+        onefold.enqueue("email", queue=queue)
+
+    pushed = operate("status").stdout
+    started("worker", ("email",))
+    served = operate("status").stdout
+
+    assert "2 jobs due, 0 running, 0 workers, 1 push worker;" in pushed
+    assert "No worker runs for queues without an endpoint. Start one: onefold worker" in pushed
+    assert "0 running, 1 worker, 1 push worker;" in served
+    assert "No worker takes the due jobs of mail. Start one: onefold worker MODULE:APP" in served
+    assert read(operate("status", "--json"))["unserved"] == ["mail"]
+    assert "none takes from mail: 1 due job waits." in operate("doctor").stdout
 
 
 def on_terminal(

@@ -173,7 +173,7 @@ def test_dead_letters_are_removed(broken: Any) -> None:
 
 def test_statistics_and_workers_are_read(stage: Stage, client: Any) -> None:
     job = stage.taken()
-    row = WorkerRow(job.id, "one", "host", 7, ("email",), 5)
+    row = WorkerRow(job.id, "one", "host", 7, ("email",), ("welcome",), 5)
     stage.onefold.context.store.transact(lambda sql: workers.save(sql, row))
 
     client.deliveries.acknowledge(job.id)
@@ -184,7 +184,8 @@ def test_statistics_and_workers_are_read(stage: Stage, client: Any) -> None:
     assert read.total == stage.onefold.statistics.read(last=minutes, width=minutes).total
     found = client.workers.find()
     assert found == stage.onefold.workers.find()
-    assert [(one.name, one.queues, one.alive) for one in found] == [("one", ("email",), True)]
+    shown = [(one.name, one.queues, one.kinds, one.alive) for one in found]
+    assert shown == [("one", ("email",), ("welcome",), True)]
 
 
 def test_schedules_are_made_paused_and_removed(client: Any) -> None:

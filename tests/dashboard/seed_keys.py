@@ -139,9 +139,9 @@ def save_queues(onefold: Onefold) -> None:
 
 def save_workers(onefold: Onefold) -> None:
     """Workers, as they describe themselves."""
-    for name, host, pid, queues, concurrency in (
-        ("web-1:3120", "web-1", 3120, ("default", "email", "payments"), 10),
-        ("web-2:4711", "web-2", 4711, ("reports", "partners"), 4),
+    for name, host, pid, queues, kinds, concurrency in (
+        ("web-1:3120", "web-1", 3120, ("default", "email", "payments"), ("charge", "count"), 10),
+        ("web-2:4711", "web-2", 4711, ("reports", "partners"), ("report",), 4),
     ):
-        row = WorkerRow(new_id(), name, host, pid, queues, concurrency)
+        row = WorkerRow(new_id(), name, host, pid, queues, kinds, concurrency)
         onefold.context.store.transact(partial(workers.save, row=row))

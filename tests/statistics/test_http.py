@@ -34,14 +34,16 @@ async def test_statistics_are_read(api: Api, clock: Clock) -> None:
 
 
 async def test_workers_are_listed(api: Api) -> None:
-    row = WorkerRow(new_id(), "one", "host", 7, ("default",), 5)
+    row = WorkerRow(new_id(), "one", "host", 7, ("default",), ("work",), 5)
     await api.onefold.context.store.atransact(lambda sql: workers.save(sql, row))
 
     told = (await api("GET", "/v1/workers")).json
 
     at = "2020-01-01T00:00:00Z"
-    shown = {"name": "one", "host": "host", "pid": 7, "queues": ["default"], "concurrency": 5}
+    shown = {"name": "one", "host": "host", "pid": 7, "queues": ["default"], "kinds": ["work"]}
     assert told == {
-        "items": [{**shown, "running": 0, "startedAt": at, "seenAt": at, "alive": True}],
+        "items": [
+            {**shown, "concurrency": 5, "running": 0, "startedAt": at, "seenAt": at, "alive": True}
+        ],
         "next": None,
     }

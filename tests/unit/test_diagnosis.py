@@ -1,7 +1,8 @@
 """What `onefold doctor` thinks of facts."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ from onefold.model.diagnosis import (
     index_findings,
     postgres_findings,
     sqlite_findings,
-    worker_finding,
+    worker_findings,
 )
+from onefold.model.statistics import WorkerStatus
 
 POSTGRES = {
     "deadlock_timeout": "1000",
@@ -136,8 +138,29 @@ def test_an_index_must_exist_and_be_valid() -> None:
     assert (missing.level, invalid.level, fine.level) == ("problem", "problem", "ok")
 
 
-def test_workers_must_run_and_not_vanish() -> None:
-    found = [worker_finding(2, 0), worker_finding(1, 1), worker_finding(0, 0)]
+def running(kinds: tuple[str, ...] | None = ("mail",), *, alive: bool = True) -> WorkerStatus:
+    at = datetime(2026, 3, 29, tzinfo=UTC)
+    facts: Any = {"host": "h", "pid": 1, "queues": ("mail",), "concurrency": 1, "running": 0}
+    return WorkerStatus(name="w", kinds=kinds, started_at=at, seen_at=at, alive=alive, **facts)
 
-    assert [finding.level for finding in found] == ["ok", "warning", "warning"]
-    assert wrong(found) == [("workers", "warning")] * 2
+
+@pytest.mark.parametrize(
+    ("workers", "unserved", "levels", "text"),
+    [
+        ([running(), running()], {}, ["ok"], "2 workers alive."),
+        ([running(), running(alive=False)], {}, ["warning"], "1 worker alive; 1 vanished"),
+        ([], {}, ["warning"], "No worker runs: jobs wait."),
+        ([running(alive=False)], {}, ["warning", "warning"], "No worker runs: jobs wait."),
+        ([running(None)], {}, ["ok"], "0 workers, 1 push worker: no worker runs for queues"),
+        ([running(None)], {"a": 2, "b": 1}, ["warning"], "none takes from a, b: 3 due jobs wait."),
+        ([running()], {"b": 1}, ["warning"], "1 worker, and none takes from b: 1 due job waits."),
+    ],
+)
+def test_workers_must_run_and_not_vanish_and_take_all_due_jobs(
+    workers: list[WorkerStatus], unserved: dict[str, int], levels: list[str], text: str
+) -> None:
+    found = list(worker_findings(workers, unserved))
+
+    assert [finding.level for finding in found] == levels
+    assert text in found[0].message
+    wrong(found)

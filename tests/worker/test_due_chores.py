@@ -68,7 +68,7 @@ def counted(onefold: Onefold, clock: Clock) -> None:
 
 def killed(onefold: Onefold, clock: Clock) -> None:
     del clock
-    row = workers.WorkerRow(new_id(), "w", "host", 1, ("default",), 1)
+    row = workers.WorkerRow(new_id(), "w", "host", 1, ("default",), (), 1)
     onefold.context.store.transact(lambda sql: workers.save(sql, row))
 
 

@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from onefold.app.queues import Queues
 from onefold.app.workers import Workers
 from onefold.errors import OnefoldError
 from onefold.model.diagnosis import (
@@ -14,8 +15,9 @@ from onefold.model.diagnosis import (
     index_findings,
     postgres_findings,
     sqlite_findings,
-    worker_finding,
+    worker_findings,
 )
+from onefold.model.statistics import unserved
 from onefold.operations.doctor import examine
 from onefold.operations.migrations import index_names
 
@@ -34,7 +36,8 @@ def findings(context: Context) -> Iterator[Diagnosis]:
         started = time.time_ns()
         examined = database.transact(examine, write=False)
         took = time.time_ns() - started
-        running = Workers(context).find()
+        workers = Workers(context).find()
+        queues = Queues(context).find()
     except OnefoldError as error:
         yield Diagnosis("database", "problem", str(error), "Then run onefold doctor again.")
         return
@@ -49,8 +52,7 @@ def findings(context: Context) -> Iterator[Diagnosis]:
         f"Schema {identity.version} is current; installation {identity.installation}, {shards}.",
     )
     yield from index_findings(index_names(dialect), examined.indexes, database.sql.schema)
-    alive = [worker.alive for worker in running]
-    yield worker_finding(alive.count(True), alive.count(False))
+    yield from worker_findings(workers, unserved(queues, workers))
     if dialect == "sqlite":
         yield from sqlite_findings(facts, near)
         return

@@ -10,7 +10,7 @@ from rich.text import Text
 from onefold.app.doctor import findings
 from onefold.cli import ExitCode
 from onefold.cli.command_context import CliContext, width, with_context
-from onefold.cli.render import counted
+from onefold.model.statistics import counted
 
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold import Job, Queue, QueueCounts
-from onefold.cli.render import SHORT, counted, problem
+from onefold.cli.render import SHORT, problem
 from onefold.model.checks import parted
 from onefold.model.queue import FailingCounts
-from onefold.model.statistics import StatisticsTotal, WorkerStatus
+from onefold.model.statistics import StatisticsTotal, WorkerStatus, alive_workers, counted, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DAY: Final = timedelta(hours=24)
 MINUTES: Final = timedelta(minutes=15)
 ERRORS: Final = 5
+START: Final = "Start one: onefold worker MODULE:APP"
+NO_QUEUE: Final = "No queue has settings, or unfinished or dead jobs."
 
 QUEUE_COLUMNS: Final = (
     "queue", "depth", "oldest", "running", "retrying", "scheduled", "dead", "state",
@@ -60,6 +62,8 @@ class Overview(msgspec.Struct, frozen=True):
 
     queues: tuple[QueueStatus, ...]
     workers: tuple[WorkerStatus, ...]
+    unserved: tuple[str, ...]
+    """Queues whose due jobs no living worker takes."""
     errors: tuple[Job, ...]
     """The newest jobs that are retrying or dead."""
     last_minutes: StatisticsTotal
@@ -68,11 +72,10 @@ class Overview(msgspec.Struct, frozen=True):
     @property
     def headline(self) -> str:
         """One line about everything."""
-        alive = sum(worker.alive for worker in self.workers)
         minutes, day = self.last_minutes, self.last_day
         return (
             f"{counted(sum(one.depth for one in self.queues), 'job')} due,"
-            f" {sum(one.running for one in self.queues)} running, {counted(alive, 'worker')};"
+            f" {sum(one.running for one in self.queues)} running, {alive_workers(self.workers)};"
             f" 15 min: {minutes.completed} done; 24 h: {day.completed} done,"
             f" {counted(day.duplicates, 'duplicate')} suppressed"
         )
@@ -93,6 +96,17 @@ class Overview(msgspec.Struct, frozen=True):
         ]
 
     @property
+    def worker_note(self) -> str | None:
+        """What is missing among the workers."""
+        if not any(worker.alive and worker.kinds is not None for worker in self.workers):
+            pushing = any(worker.alive for worker in self.workers)
+            where = " for queues without an endpoint" if pushing else ""
+            return f"No worker runs{where}. {START}"
+        if self.unserved:
+            return f"No worker takes the due jobs of {', '.join(self.unserved)}. {START}"
+        return None
+
+    @property
     def error_rows(self) -> list[tuple[object, ...]]:
         """For a table."""
         return [
@@ -103,9 +117,11 @@ class Overview(msgspec.Struct, frozen=True):
 def look(onefold: Onefold, calls: Tenant) -> Overview:
     """Read everything; workers are of all tenants."""
     queues = find_queues(calls)
+    workers = onefold.workers.find()
     return Overview(
         tuple(_queue_status(queue, failing) for queue, failing in queues),
-        onefold.workers.find(),
+        workers,
+        tuple(unserved((queue for queue, _ in queues), workers)),
         _failed(calls, [failing for _, failing in queues]),
         calls.statistics.read(last=MINUTES, width=MINUTES).total,
         calls.statistics.read(last=DAY, width=DAY).total,

@@ -9,7 +9,7 @@ import typer
 from onefold import ConflictingOptions, InvalidInput, Limit, QueueCounts
 from onefold.cli.command_context import CliContext, ListsByDefault, with_context
 from onefold.cli.completion import queue_names
-from onefold.cli.overview import find_queues
+from onefold.cli.overview import NO_QUEUE, find_queues
 from onefold.cli.parsers import examples
 from onefold.cli.render import struct_value
 from onefold.model.queue import CONFIDENTIAL
@@ -38,7 +38,7 @@ def list_queues(cli: CliContext) -> None:
         [_value(queue) for queue in found],
         COLUMNS,
         [_row(queue) for queue in found],
-        none="No queue has settings, or unfinished or dead jobs.",
+        none=NO_QUEUE,
     )
 
 

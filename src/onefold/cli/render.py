@@ -119,11 +119,6 @@ def how_long(span: timedelta | None) -> str | None:
     return None if span is None else f"{span.total_seconds():.3g} s"
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def problem(error: Mapping[str, Any] | None, *, length: int | None = None) -> str | None:
     """A failure in one line."""
     if error is None:

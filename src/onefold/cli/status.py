@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from onefold.cli.command_context import CliContext, print_table, with_context
-from onefold.cli.overview import ERROR_COLUMNS, QUEUE_COLUMNS, WORKER_COLUMNS, look
+from onefold.cli.overview import ERROR_COLUMNS, NO_QUEUE, QUEUE_COLUMNS, WORKER_COLUMNS, look
 from onefold.cli.render import struct_value
 
 
@@ -22,14 +22,14 @@ def status(cli: CliContext) -> None:
         return cli.answer(value, "")
     typer.echo(seen.headline)
     queues = [one.cells for one in seen.queues]
-    for columns, rows, none in (
-        (QUEUE_COLUMNS, queues, "No queue has settings, or unfinished or dead jobs."),
-        (WORKER_COLUMNS, seen.worker_rows, "No worker runs. Start one: onefold worker MODULE:APP"),
-        (ERROR_COLUMNS, seen.error_rows, "No job has failed."),
+    for columns, rows, note in (
+        (QUEUE_COLUMNS, queues, None if queues else NO_QUEUE),
+        (WORKER_COLUMNS, seen.worker_rows, seen.worker_note),
+        (ERROR_COLUMNS, seen.error_rows, None if seen.errors else "No job has failed."),
     ):
         typer.echo()
         if rows:
             print_table(columns, rows)
-        else:
-            typer.echo(none)
+        if note:
+            typer.echo(note)
     return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from onefold.cli.command_context import CliContext, with_context
+from onefold.cli.overview import START
 from onefold.cli.render import struct_value, when
 
-COLUMNS = ("worker", "host", "pid", "running", "of", "queues", "state", "started", "seen")
+COLUMNS = ("worker", "host", "pid", "running", "of", "queues", "kinds", "state", "started", "seen")
 
 
 @with_context
@@ -27,11 +28,12 @@ def workers(cli: CliContext) -> None:
                 worker.running,
                 worker.concurrency,
                 ", ".join(worker.queues),
+                "any (pushes)" if worker.kinds is None else ", ".join(worker.kinds),
                 "alive" if worker.alive else "gone",
                 when(worker.started_at),
                 when(worker.seen_at),
             )
             for worker in found
         ],
-        none="No worker runs. Start one: onefold worker MODULE:APP",
+        none=f"No worker runs. {START}",
     )

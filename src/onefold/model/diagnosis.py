@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from onefold.model.statistics import alive_workers
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from onefold.model.statistics import WorkerStatus
 
 Level: TypeAlias = Literal["ok", "warning", "problem"]
 
@@ -87,20 +91,37 @@ def clock_finding(skew: timedelta) -> Diagnosis:
     )
 
 
-def worker_finding(alive: int, gone: int) -> Diagnosis:
-    """How many workers run, and how many have vanished lately."""
-    text = f"{alive} worker{'' if alive == 1 else 's'} alive"
-    if gone:
-        return Diagnosis(
+def worker_findings(
+    workers: Sequence[WorkerStatus], unserved: Mapping[str, int]
+) -> Iterator[Diagnosis]:
+    """Which workers run, which have vanished lately, and due jobs that no worker takes."""
+    alive, gone = alive_workers(workers), sum(not worker.alive for worker in workers)
+    if not any(worker.alive for worker in workers):
+        yield Diagnosis("workers", "warning", "No worker runs: jobs wait.", START)
+    elif unserved:
+        number = sum(unserved.values())
+        yield Diagnosis(
             "workers",
             "warning",
-            f"{text}; {gone} vanished in the last hour without stopping.",
+            f"{alive}, and none takes from {', '.join(unserved)}: {number} due"
+            f" job{'s wait' if number > 1 else ' waits'}.",
+            START,
+        )
+    elif not any(worker.alive and worker.kinds is not None for worker in workers):
+        text = f"{alive}: no worker runs for queues without an endpoint, and no job waits there."
+        yield Diagnosis("workers", "ok", text)
+    elif not gone:
+        yield Diagnosis("workers", "ok", f"{alive} alive.")
+    if gone:
+        yield Diagnosis(
+            "workers",
+            "warning",
+            f"{alive} alive; {gone} vanished in the last hour without stopping.",
             "Look at their logs, and for kills by the system (dmesg).",
         )
-    if not alive:
-        fix = "Start one: onefold worker MODULE:APP, or onefold serve for endpoints."
-        return Diagnosis("workers", "warning", "No worker runs: jobs wait.", fix)
-    return Diagnosis("workers", "ok", f"{text}.")
+
+
+START: Final = "Start one: onefold worker MODULE:APP, or onefold serve for endpoints."
 
 
 def postgres_findings(facts: Mapping[str, str], near: Surroundings) -> Iterator[Diagnosis]:

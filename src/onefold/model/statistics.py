@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -19,7 +20,9 @@ from onefold.model.timestamps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from onefold.model.queue import Queue
 
 Counted: TypeAlias = Literal["completed", "retried", "deferred", "dead"]
 
@@ -39,17 +42,48 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pid: int
     """The id of its process."""
     queues: tuple[str, ...]
-    """The queues that it serves; the first hundred of them."""
+    """The queues that it serves; of a worker that pushes, the first hundred."""
+    kinds: tuple[str, ...] | None
+    """The kinds that it has handlers for. None: it pushes jobs of all kinds to endpoints."""
     concurrency: int
     """Handlers that it runs at once."""
     running: int
-    """Jobs that it has taken and not reported yet."""
+    """Jobs that it has taken and not reported yet, without those that wait for their ack."""
     started_at: Moment
     """When it started."""
     seen_at: Moment
     """When it last renewed its row."""
     alive: bool
     """False if it has missed three renewals: it was killed, or cannot reach the database."""
+
+    def takes_from(self, queue: str, *, pushed: bool) -> bool:
+        """True if it is alive and serves this queue; `pushed`: the queue has an endpoint."""
+        return self.alive and (pushed if self.kinds is None else queue in self.queues)
+
+
+def alive_workers(workers: Iterable[WorkerStatus]) -> str:
+    """How many workers are alive, in words; those that only push to endpoints by themselves."""
+    pushing = Counter(worker.kinds is None for worker in workers if worker.alive)
+    text = counted(pushing[False], "worker")
+    return f"{text}, {counted(pushing[True], 'push worker')}" if pushing[True] else text
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def unserved(queues: Iterable[Queue], workers: Sequence[WorkerStatus]) -> dict[str, int]:
+    """By full name, the queues whose due jobs no living worker takes, and how many these are."""
+    return {
+        queue.full_name: queue.counts.ready
+        for queue in queues
+        if queue.counts is not None and queue.counts.ready
+        if not any(
+            worker.takes_from(queue.full_name, pushed=queue.endpoint is not None)
+            for worker in workers
+        )
+    }
 
 
 class WorkerList(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ ALIVE: Final = RENEWAL * 3 // MICROSECOND
 FORGOTTEN: Final = timedelta(hours=1) // MICROSECOND
 """After this time, the row of a worker that was killed is deleted."""
 
-_queues: Final = msgspec.json.Decoder(tuple[str, ...])
+_names: Final = msgspec.json.Decoder(tuple[str, ...])
 
 
 class WorkerRow(msgspec.Struct, frozen=True):
@@ -33,6 +33,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     host: str
     pid: int
     queues: tuple[str, ...]
+    kinds: tuple[str, ...] | None
     concurrency: int
 
 
@@ -49,6 +50,7 @@ def save(sql: Sql, row: WorkerRow) -> Operation[None]:
         host=row.host,
         pid=row.pid,
         queues=msgspec.json.encode(row.queues).decode(),
+        kinds=None if row.kinds is None else msgspec.json.encode(row.kinds).decode(),
         concurrency=row.concurrency,
     )
 
@@ -74,14 +76,15 @@ def find(sql: Sql) -> Operation[tuple[WorkerStatus, ...]]:
             name=name,
             host=host,
             pid=pid,
-            queues=_queues.decode(queues),
+            queues=_names.decode(queues),
+            kinds=None if kinds is None else _names.decode(kinds),
             concurrency=concurrency,
             running=running[name],
             started_at=from_micros(started_at),
             seen_at=from_micros(seen_at),
             alive=now - seen_at < ALIVE,
         )
-        for name, host, pid, queues, concurrency, started_at, seen_at, now in rows
+        for name, host, pid, queues, kinds, concurrency, started_at, seen_at, now in rows
     ]
     return tuple(sorted(found, key=lambda worker: (worker.name, worker.started_at)))
 

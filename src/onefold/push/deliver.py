@@ -158,7 +158,7 @@ class PushHandler:
     stores_result: bool = False
     wants_run: bool = False
     rules: ErrorRules = ErrorRules()
-    kinds: tuple[str, ...] = ("any",)
+    kinds: None = None
 
     def __init__(
         self,

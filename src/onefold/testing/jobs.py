@@ -217,7 +217,7 @@ class _First:
         self._used = False
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...] | None:
         """All kinds."""
         return self._handlers.kinds
 

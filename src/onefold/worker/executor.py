@@ -84,8 +84,8 @@ class Handlers(Protocol):
     """Handlers by kind, as the registry of declared jobs."""
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """All kinds, for the start report."""
+    def kinds(self) -> tuple[str, ...] | None:
+        """All kinds, as the worker reports them. None: it pushes jobs of any kind to endpoints."""
         ...
 
     def get(self, kind: str) -> Handler | None:

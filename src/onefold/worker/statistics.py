@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from onefold.app.context import Context
     from onefold.model.statistics import Counted
     from onefold.operations.statement import Operation, Sql
+    from onefold.worker.executor import Handlers
     from onefold.worker.settings import WorkerSettings
     from onefold.worker.shards import Shards
 
 WRITTEN: Final = 10.0
 """Seconds after which counts are written."""
 NAMED: Final = 100
-"""Queues in the row of a worker: a push worker may have thousands."""
+"""Queues in the row of a push worker, which may have thousands."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -96,15 +97,20 @@ class SelfReport:
     """Keeps the row of a worker, and writes the counts of its process."""
 
     def __init__(
-        self, context: Context, settings: WorkerSettings, ended: Callable[[], Mapping[str, Tally]]
+        self,
+        context: Context,
+        handlers: Handlers,
+        settings: WorkerSettings,
+        ended: Callable[[], Mapping[str, Tally]],
     ) -> None:
-        """Writes nothing yet. The queues in `settings` may change.
+        """Writes nothing yet. The queues in `settings` and the kinds of `handlers` may change.
 
         `ended` returns what the worker has counted since the last call, by queue.
         """
         self._ended = ended
         self._runtime = context.runtime
         self._counts = context.counts
+        self._handlers = handlers
         self._settings = settings
         self._id = new_id()
         self._stopped = asyncio.Event()
@@ -128,13 +134,14 @@ class SelfReport:
         await self._runtime.arun(self._counts.write())
 
     async def _store(self, operation: Callable[[Sql, WorkerRow], Operation[None]]) -> None:
-        settings = self._settings
+        settings, kinds = self._settings, self._handlers.kinds
         row = WorkerRow(
             self._id,
             settings.name,
             socket.gethostname(),
             os.getpid(),
-            tuple(islice(settings.queues, NAMED)),
+            tuple(islice(settings.queues, NAMED if kinds is None else None)),
+            kinds,
             settings.concurrency,
         )
         try:

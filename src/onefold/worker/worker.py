@@ -51,7 +51,9 @@ def report(context: Context, registry: Handlers, settings: WorkerSettings) -> li
         queue if most is None else f"{queue} (at most {most})"
         for queue, most in settings.queues.items()
     )
-    kinds = ", ".join(sorted(registry.kinds)) or "none: it only does chores"
+    kinds = "any"
+    if registry.kinds is not None:
+        kinds = ", ".join(sorted(registry.kinds)) or "none: it only does chores"
     lease, grace = settings.lease.total_seconds(), settings.grace.total_seconds()
     return [
         f"Worker {settings.name} on {database.label} ({where}{shards}).",
@@ -166,7 +168,7 @@ class Worker:
         listening = asyncio.create_task(
             _restarted("the listener", lambda: notifier.listen(self._notify, monitor.answered))
         )
-        self_report = SelfReport(context, self.settings, after_commit.take_tallies)
+        self_report = SelfReport(context, registry, self.settings, after_commit.take_tallies)
         background = [
             asyncio.create_task(_restarted("the queue monitor", monitor.run)),
             asyncio.create_task(_restarted("the report of this worker", self_report.run)),

@@ -158,7 +158,7 @@ async def _claims(this: Walk) -> None:
 
 
 async def _workers(this: Walk) -> None:
-    row = WorkerRow(WORKER, "shop-1:4711", "shop-1", 4711, ("payments", "default"), 20)
+    row = WorkerRow(WORKER, "shop-1:4711", "shop-1", 4711, ("payments", "default"), ("charge",), 20)
     await this.api.onefold.context.store.atransact(lambda sql: workers.save(sql, row))
     await this.send("listWorkers")
     await this.send("readStatistics", query={"last": 120})

@@ -10,6 +10,7 @@ import msgspec
 
 from onefold.model.checks import shown
 from onefold.model.job import Job
+from onefold.model.statistics import unserved
 from onefold.server.dashboard.charts import GAP, Chart, Series, count_text
 from onefold.server.dashboard.page import Page, PageRequest, PageTable
 from onefold.server.dashboard.rendering import duration
@@ -76,7 +77,9 @@ def show_overview(request: PageRequest) -> Page:
         "failing": failing_kinds(request),
         "queues": largest(queues, tenant),
         "workers": sorted(workers, key=lambda one: (not one.alive, -one.running))[:LISTED],
-        "alive": sum(one.alive for one in workers),
+        "alive": sum(one.alive and one.kinds is not None for one in workers),
+        "pushing": sum(one.alive and one.kinds is None for one in workers),
+        "unserved": unserved(queues, workers),
         "is_operator": not tenant,
         "is_empty": is_empty,
         "address": _address(request),

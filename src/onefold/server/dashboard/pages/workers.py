@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from onefold.model.checks import parted
+from onefold.model.statistics import alive_workers
 from onefold.server.dashboard.page import Page, PageRequest, PageTable
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ RUNNING: Final = 200
 
 def is_served(request: PageRequest, queue: str) -> bool:
     """True if a worker that is alive takes jobs of this queue; `queue` is its full name."""
-    return any(one.alive and queue in one.queues for one in request.onefold.workers.find())
+    tenant, name = parted(queue)
+    saved = (request.onefold.tenant(tenant) if tenant else request.onefold).queues.get(name)
+    pushed = saved is not None and saved.endpoint is not None
+    return any(one.takes_from(queue, pushed=pushed) for one in request.onefold.workers.find())
 
 
 @PAGES.get("/workers")
@@ -33,6 +38,6 @@ def list_workers(request: PageRequest) -> Page:
     workers = request.onefold.workers.find()
     values = {
         "workers": [(one, running.get(one.name, [])) for one in workers],
-        "alive": sum(one.alive for one in workers),
+        "alive": alive_workers(workers),
     }
     return Page("workers.html", values)

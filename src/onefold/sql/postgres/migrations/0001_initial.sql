@@ -274,6 +274,7 @@ create table onefold.worker (
     host text not null,
     pid integer not null,
     queues text not null,                       -- JSON
+    kinds text,                                 -- JSON; null: it pushes jobs of all kinds to endpoints
     concurrency integer not null,
     started_at bigint not null,
     seen_at bigint not null,

@@ -254,6 +254,7 @@ create table onefold_worker (
     host text not null,
     pid integer not null,
     queues text not null,                       -- JSON
+    kinds text,                                 -- JSON; null: it pushes jobs of all kinds to endpoints
     concurrency integer not null,
     started_at integer not null,
     seen_at integer not null,
