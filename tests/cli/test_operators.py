@@ -51,6 +51,29 @@ def test_a_group_lists_by_default(operate: Operate, group: str) -> None:
     assert "no" in operate(group).stdout.lower()
 
 
+def test_a_job_that_waits_says_why_and_its_id_is_never_a_key(
+    operate: Operate, onefold: Onefold
+) -> None:
+    job = onefold.enqueue("email", queue="mail").id
+    onefold.enqueue("digest", unique_key=job)
+    onefold.queues.pause("mail")
+    onefold.enqueue("digest", unique_key=NOBODY)
+    sentence = "The queue mail is paused. Its jobs start when it is resumed."
+
+    answer = operate("why", job).stdout
+    told = read(operate("why", job, "--json"))
+    shown = operate("jobs", "show", job).stdout
+    onefold.cancel(job)
+
+    assert answer == f"{job} (email, ready)\n{sentence}\n"
+    assert f"waiting       {sentence}\n" in shown
+    assert (told["waiting"]["code"], told["waiting"]["facts"]["queue"]) == ("paused", "mail")
+    assert "It does not wait: it is cancelled." in operate("why", job).stdout
+    assert read(operate("jobs", "show", job, "--json"))["waiting"] is None
+    assert "kind digest" in operate("why", job, "--surface", "job").stdout
+    assert "kind digest" in operate("why", NOBODY).stdout
+
+
 def test_jobs_are_listed_by_filter(operate: Operate, onefold: Onefold) -> None:
     (dead,) = bury(onefold, "digest")
     later = onefold.enqueue("email", delay=MINUTE, unique_key="welcome:42", tags=["vip"]).id

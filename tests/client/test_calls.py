@@ -171,6 +171,15 @@ def test_dead_letters_are_removed(broken: Any) -> None:
         client.dead.delete(queue="email", state="completed")
 
 
+def test_a_job_says_why_it_waits(stage: Stage, client: Any) -> None:
+    made = client.enqueue("welcome", queue="email", delay=timedelta(hours=1))
+
+    found = client.deliveries.why(made.id)
+
+    assert found == stage.onefold.deliveries.why(made.id)
+    assert (found.code, found.facts.kind) == ("scheduled", "welcome")
+
+
 def test_statistics_and_workers_are_read(stage: Stage, client: Any) -> None:
     job = stage.taken()
     row = WorkerRow(job.id, "one", "host", 7, ("email",), ("welcome",), 5)

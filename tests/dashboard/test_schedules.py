@@ -9,7 +9,10 @@ from itertools import pairwise
 import pytest
 
 from onefold import Onefold
+from onefold.model.ids import new_id
 from onefold.model.queue import QueueSettings
+from onefold.operations import workers
+from onefold.operations.workers import WorkerRow
 from onefold.server.dashboard.pages.schedules import in_words
 from tests.dashboard.seed import HOSTILE
 from tests.dashboard.seed_keys import save_workers
@@ -158,7 +161,7 @@ def test_only_the_operator_sees_workers(onefold: Onefold, visit: Visitor) -> Non
     assert "web-1" not in visit.page.raw
 
 
-def test_a_due_job_that_no_worker_takes_says_so_on_its_page_and_on_that_of_its_queue(
+def test_a_job_that_waits_says_why_on_its_page_and_its_queue_whether_it_is_served(
     onefold: Onefold, visit: Visitor
 ) -> None:
     onefold.queues.save("payments", QueueSettings())
@@ -168,10 +171,30 @@ def test_a_due_job_that_no_worker_takes_says_so_on_its_page_and_on_that_of_its_q
     alone = [visit.open(path).text for path in paths]
     save_workers(onefold)
     served = [visit.open(path).text for path in paths]
+    onefold.queues.pause("payments")
+    paused = visit.open(paths[0]).part("Why it waits").text
 
-    for text in alone:
-        assert "No worker that is alive takes" in text
-        assert "onefold worker MODULE:APP" in text
-    assert not [text for text in served if "No worker that is alive takes" in text]
-    assert "A worker that knows its kind takes it" in served[0]
+    assert "No live worker serves the queue payments." in alone[0]
+    assert "No worker that is alive takes them" in alone[1]
+    assert "A worker takes it when it has a place for the queue payments." in served[0]
     assert "workers take its jobs" in served[1]
+    assert "No worker that is alive" not in served[1]
+    assert "The queue payments is paused. Its jobs start when it is resumed." in paused
+
+
+def test_the_overview_and_the_queues_know_that_a_push_worker_needs_an_endpoint(
+    onefold: Onefold, visit: Visitor
+) -> None:
+    row = WorkerRow(new_id(), "pusher", "web-1", 1, ("hooks",), None, 5)
+    onefold.context.store.transact(lambda sql: workers.save(sql, row))
+    onefold.queues.save("hooks", QueueSettings(endpoint="http://127.0.0.1:9/"))
+    onefold.enqueue("charge", queue="hooks")
+    onefold.enqueue("charge", queue="payments")
+
+    overview = visit.open("/").part("Workers").text
+
+    assert "0 alive, and 1 that pushes to endpoints" in overview
+    assert "No worker runs for queues without an endpoint." in overview
+    assert "No worker that is alive takes the due jobs of payments." in overview
+    assert "0 workers, 1 push worker alive" in visit.open("/workers").text
+    assert "any: pushes to endpoints" in visit.page.text

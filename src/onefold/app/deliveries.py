@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -19,7 +20,7 @@ from onefold.model.event import JobEnded
 from onefold.model.ids import parse_id
 from onefold.model.lifecycle import Event
 from onefold.model.timestamps import MICROSECOND, span
-from onefold.operations import acks, steps
+from onefold.operations import acks, steps, waiting
 from onefold.operations import attempts as history
 from onefold.operations.acks import Acknowledgement, Parking
 from onefold.operations.endings import Locked
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from onefold.model.job import Job, Json
     from onefold.model.statistics import Counted
     from onefold.model.step import Step
+    from onefold.model.waiting import Waiting
 
 Callback: TypeAlias = Callable[[Sql], Operation[tuple[Ended, Locked]]]
 
@@ -192,6 +194,14 @@ class Deliveries(DeliveryCalls):
         )
 
     aattempts: Final = awaited(attempts)
+
+    @call
+    def why(self, job_id: str) -> Procedure[Waiting | None]:
+        """Why a job waits: a code, a text and facts. None if it runs or has ended."""
+        build = partial(waiting.why, tenant=self._context.tenant, job_id=parse_id(job_id))
+        return transact(build, write=False)
+
+    awhy: Final = awaited(why)
 
     @call
     def steps(

@@ -73,7 +73,11 @@ COMMANDS: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
     status: ("onefold status", "onefold status --json"),
     top: ("onefold top", "onefold top --every 10s --tenant acme"),
     version: ("onefold version",),
-    why: ("onefold why welcome:42", "onefold why order-7 --surface http --scope alice"),
+    why: (
+        "onefold why 01980000-0000-7000-8000-000000000000",
+        "onefold why welcome:42",
+        "onefold why order-7 --surface http --scope alice",
+    ),
     worker: (
         "onefold worker shop:onefold --concurrency 50",
         "onefold worker shop:onefold --queues mail:5,default --processes 4",

@@ -234,12 +234,14 @@ def found_job(cli: CliContext, job_id: str) -> Job:
 def show_job(cli: CliContext, job: Job) -> None:
     """Print a job, its attempts and its steps."""
     attempts, steps = cli.calls.deliveries.attempts(job.id), cli.calls.deliveries.steps(job.id)
+    waiting = cli.calls.deliveries.why(job.id)
     value = {
         **struct_value(job),
+        "waiting": waiting,
         "attempts": [attempt_value(attempt) for attempt in attempts],
         "steps": [step_value(step) for step in steps],
     }
-    cli.answer(value, "\n".join(job_lines(job)))
+    cli.answer(value, "\n".join(job_lines(job, waiting)))
     for columns, rows in ((ATTEMPTS, attempt_rows(attempts)), (STEPS, step_rows(steps))):
         if rows and not cli.as_json:
             typer.echo()

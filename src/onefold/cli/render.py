@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from onefold import Attempt, Job
     from onefold.model.step import Step
+    from onefold.model.waiting import Waiting
 
 # Control characters except tab and newline.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -49,9 +50,10 @@ def step_value(step: Step) -> dict[str, Any]:
     }
 
 
-def job_lines(job: Job) -> Iterator[str]:
+def job_lines(job: Job, waiting: Waiting | None) -> Iterator[str]:
     """A job as text, one line per field; empty fields are left out."""
     value = struct_value(job)
+    value["waiting"] = None if waiting is None else waiting.text
     value["attempt"] = f"{job.attempt} of {job.max_attempts}"
     value["error"] = problem(job.error)
     hidden = {"tenant", "max_attempts", "generation"}

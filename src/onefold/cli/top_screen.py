@@ -20,7 +20,7 @@ from onefold.cli.overview import (
     look,
 )
 from onefold.cli.render import SHORT, escaped, job_lines, problem
-from onefold.errors import InvalidInput, OnefoldError
+from onefold.errors import InvalidInput, JobNotFound, OnefoldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -289,11 +289,14 @@ class Top(App[None]):
 
     @work(thread=True)
     def _show_job(self, job_id: str) -> None:
-        job = self._tried(lambda: self._calls.get(job_id))
-        if job is None:
-            self.call_from_thread(self._say, f"The job {job_id} is gone.")
-        else:
-            self.call_from_thread(self.push_screen, Details("\n".join(job_lines(job))))
+        def read() -> str:
+            job = self._calls.get(job_id)
+            if job is None:
+                raise JobNotFound(job_id)
+            return "\n".join(job_lines(job, self._calls.deliveries.why(job_id)))
+
+        if (text := self._tried(read)) is not None:
+            self.call_from_thread(self.push_screen, Details(text))
 
     def action_search(self) -> None:
         """Ask for a text, and show the jobs that have it."""

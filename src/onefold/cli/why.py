@@ -1,4 +1,4 @@
-"""`onefold why`: the holders of a key, and the duplicates that they suppressed."""
+"""`onefold why`: why a job waits; the holders of a key, and the duplicates that they suppressed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import typer
 from onefold.cli.command_context import CliContext, with_context
 from onefold.cli.parsers import json_value
 from onefold.cli.render import when
+from onefold.errors import InvalidInput
 from onefold.model.stored_key import HELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onefold import Job
     from onefold.model.stored_key import KeyHolder
 
 STATES = {
@@ -27,7 +29,7 @@ STATES = {
 @with_context
 def why(
     cli: CliContext,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key.")],
+    key: Annotated[str, typer.Argument(metavar="KEY|ID", help="The key, or the id of a job.")],
     *,
     surface: Annotated[
         str | None,
@@ -46,13 +48,33 @@ def why(
         typer.Option(metavar="JSON", help="Compare with this payload of an enqueue."),
     ] = None,
 ) -> None:
-    """Show why requests with a key are duplicates: the holders of the key."""
+    """Show why a job waits, or why requests with a key are duplicates.
+
+    The id of a job is answered with what the job waits for. For a key, the answer has its holders.
+    """
+    only_keys = any(option is not None for option in (surface, scope, fingerprint, payload))
+    if not only_keys and (job := _job(cli, key)) is not None:
+        return _show_waiting(cli, job)
     more: dict[str, Any] = {} if payload is None else {"payload": json_value(payload, "payload")}
     found = cli.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
     blocks = ["\n".join(_lines(holder)) for holder in found]
-    cli.answer(
+    return cli.answer(
         found, "\n\n".join(blocks) or "The key has no holder: the next request with it runs."
     )
+
+
+def _job(cli: CliContext, text: str) -> Job | None:
+    try:
+        return cli.calls.get(text)
+    except InvalidInput:  # not an id
+        return None
+
+
+def _show_waiting(cli: CliContext, job: Job) -> None:
+    waiting = cli.calls.deliveries.why(job.id)
+    value = {"id": job.id, "kind": job.kind, "state": job.state, "waiting": waiting}
+    text = f"It does not wait: it is {job.state}." if waiting is None else waiting.text
+    cli.answer(value, f"{job.id} ({job.kind}, {job.state})\n{text}")
 
 
 def _lines(holder: KeyHolder) -> Iterator[str]:

@@ -35,6 +35,7 @@ from onefold.model.queue import (
 from onefold.model.schedule import Schedule, SchedulePage
 from onefold.model.statistics import Statistics, WorkerList, WorkerStatus
 from onefold.model.stored_key import KeyPage, Why
+from onefold.model.waiting import Waiting
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -347,8 +348,18 @@ class ClientWorkers(HttpCalls[Mode]):
         return decode(response, WorkerList).items
 
 
+class _WaitingJob(msgspec.Struct):
+    waiting: Waiting | None
+
+
 class ClientDeliveries(HttpCalls[Mode]):
     """Deliveries of jobs to your worker. A `fence` names one; without it, the current one."""
+
+    @call
+    def why(self, job_id: str) -> Procedure[Waiting | None]:
+        """Why a job waits: a code, a text and facts. None if it runs or has ended."""
+        response = yield from self._connection.get(path("jobs", job_id))
+        return decode(response, _WaitingJob).waiting
 
     @call
     def attempts(self, job_id: str) -> Procedure[list[Attempt]]:

@@ -43,6 +43,12 @@ HoldReason: TypeAlias = Literal["backpressure", "deferred", "circuit"]
 MODES: Final = ("standard", "ack")
 ACTIONS: Final = ("retry", "dead")
 HOLD_REASONS: Final = ("backpressure", "deferred", "circuit")
+HELD: Final[dict[HoldReason, str]] = {
+    "circuit": "pushes kept failing",
+    "backpressure": "the endpoint asked for it",
+    "deferred": "a job was deferred",
+}
+"""The reasons in words."""
 
 TIMEOUTS: Final = (timedelta(milliseconds=100), timedelta(minutes=15))
 """The time that a push may take, at least and at most."""

@@ -388,6 +388,14 @@ def get(sql: Sql, tenant: str, name: str, *, counts: bool = False) -> Operation[
     return found[0] if found else None
 
 
+def read(sql: Sql, queue: str) -> Operation[Queue]:
+    """The queue of that full name, saved or not."""
+    if (saved := (yield from get(sql, *parted(queue)))) is not None:
+        return saved
+    rows = yield sql("find_queues", shard=home_of(sql, queue), queue=queue)
+    return Queue.from_row(rows[0]) if rows else _unsaved(queue)
+
+
 def find_saved(
     sql: Sql, tenant: str, *, after: str | None, limit: int, counts: bool
 ) -> Operation[list[Queue]]:
@@ -406,7 +414,7 @@ def find(sql: Sql, tenant: str, *, counts: bool) -> Operation[list[Queue]]:
     """
     saved = find_saved(sql, tenant, after=None, limit=ALL, counts=False)
     found = {one.full_name: one for one in (yield from saved if tenant else all_saved(sql))}
-    rows = yield from read_all_shards(sql, "find_queues")
+    rows = yield from read_all_shards(sql, "find_queues", queue=None)
     found = {row[0]: Queue.from_row(row) for row in rows} | found
     if counts:
         found = yield from _with_unfinished_jobs(sql, found)

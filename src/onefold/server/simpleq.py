@@ -16,6 +16,7 @@ from onefold.model.delivery import Ended
 from onefold.model.ids import milliseconds_of
 from onefold.model.job import Enqueued, Job, JobState
 from onefold.model.timestamps import Iso
+from onefold.model.waiting import Waiting  # noqa: TC001 - read by msgspec
 from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class SimpleqJob(Job, frozen=True, gc=False, kw_only=True, rename="camel"):
     """The last failure in a sentence."""
     history: list[HistoryEntry]
     """The last fifty that have ended, the newest last."""
+    waiting: Waiting | None
+    """Why it waits; null if it runs or has ended."""
 
 
 class SimpleqEnqueued(Enqueued[Any], frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -109,8 +112,8 @@ def simpleq_ended(ended: Ended) -> SimpleqEnded:
     return SimpleqEnded(**msgspec.structs.asdict(ended))
 
 
-def simpleq_job(job: Job, attempts: Iterable[Attempt]) -> SimpleqJob:
-    """A job and the deliveries of it that have ended."""
+def simpleq_job(job: Job, attempts: Iterable[Attempt], waiting: Waiting | None) -> SimpleqJob:
+    """A job, the deliveries of it that have ended, and why it waits."""
     members = msgspec.structs.asdict(job)
     members["created_at"] = iso_of(milliseconds_of(job.id))
     return SimpleqJob(
@@ -125,6 +128,7 @@ def simpleq_job(job: Job, attempts: Iterable[Attempt]) -> SimpleqJob:
             for attempt in attempts
             if attempt.ended_at is not None
         ],
+        waiting=waiting,
     )
 
 

@@ -180,3 +180,17 @@ async def test_a_filter_that_cannot_be_is_refused_by_name(api: Api, query: str, 
     reply = await api("GET", f"/v1/jobs?{query}")
 
     assert reply.problem(400, "invalid_input")["field"] == field
+
+
+async def test_a_job_that_waits_says_why_with_the_name_of_its_queue_as_its_tenant_knows_it(
+    api: Api,
+) -> None:
+    await api.queue()
+    job = await api.publish(1)
+    waits = (await api("GET", f"/v1/jobs/{job['id']}")).json["waiting"]
+    await api("POST", f"/v1/jobs/{job['id']}/cancel", {})
+
+    assert (waits["code"], waits["facts"]["queue"]) == ("no_worker", "payments")
+    assert waits["facts"]["workers"] == 0
+    assert waits["text"].startswith("No live worker serves the queue payments.")
+    assert (await api("GET", f"/v1/jobs/{job['id']}")).json["waiting"] is None

@@ -93,13 +93,14 @@ class Cancelled(Answer):
 async def get_job(request: RequestContext, job_id: JobId) -> SimpleqJob:
     """Get a job.
 
-    With the outcome of each of its last fifty deliveries.
+    With the outcome of each of its last fifty deliveries, and the reason why it waits.
     """
     tenant = request.tenant
     job, attempts = await request.server.context.store.atransact(
         lambda sql: history.with_attempts(sql, tenant, job_id), write=False
     )
-    return simpleq_job(of_tenant(job), attempts)
+    waiting = await request.calls.deliveries.awhy(job_id)
+    return simpleq_job(of_tenant(job), attempts, waiting)
 
 
 @ROUTES.add("GET", "/v1/jobs/{id}/attempts", scope="publish", problems=(JOB_NOT_FOUND,))

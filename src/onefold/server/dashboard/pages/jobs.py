@@ -11,7 +11,6 @@ from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import JobPage, JobState
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
-from onefold.server.dashboard.pages.workers import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +79,7 @@ def show_job(request: PageRequest) -> Page:
         "attempts": request.calls.deliveries.attempts(job_id)[::-1],
         "steps": request.calls.deliveries.steps(job_id),
         "duplicates": request.calls.keys.duplicates(job_id),
-        "is_served": job.state != "ready" or is_served(request, job.queue),
+        "waiting": request.calls.deliveries.why(job_id),
         "can_cancel": job.state in CANCELLABLE,
         "can_replay": job.state in REPLAYABLE,
         "can_run_now": job.state in WAITING,

@@ -12,7 +12,7 @@ from onefold.errors import InvalidInput, QueueNotFound
 from onefold.model import checks
 from onefold.model.checks import parted, qualified, shown
 from onefold.model.limit import Limit
-from onefold.model.queue import MODES, FailingCounts, Queue, QueueCounts, QueueSettings
+from onefold.model.queue import HELD, MODES, FailingCounts, Queue, QueueCounts, QueueSettings
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 from onefold.server.dashboard.pages.workers import is_served
@@ -27,11 +27,6 @@ PAGES: Final = PageTable()
 
 PUSHED: Final = 20
 """Jobs among which the last push is looked for."""
-HELD: Final = {
-    "circuit": "pushes kept failing",
-    "backpressure": "the endpoint asked for it",
-    "deferred": "a job was deferred",
-}
 FIELDS: Final = ("endpoint", "mode", "max_attempts", "ack_timeout", "concurrency", "rate_limit")
 """Of the form. The other settings stay as they are."""
 
