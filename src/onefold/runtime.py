@@ -52,11 +52,13 @@ from onefold.databases.handler_transaction import (
     is_blocking,
     refuse_thread_bound,
 )
+from onefold.databases.reach import waiting
 from onefold.errors import UsageError
 from onefold.operations.statement import run, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
+    from contextlib import AbstractContextManager
     from datetime import timedelta
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "FindByKey",
     "Pause",
     "Procedure",
+    "RequestRuntime",
     "Runtime",
     "Send",
     "Sender",
@@ -261,6 +264,32 @@ class Runtime:
         # The thread has entered it in a copy of this context.
         begun[0].enter()
         return begun[0]
+
+
+class RequestRuntime(Runtime):
+    """The runtime of a request: it waits for the database for `database_wait`.
+
+    The functions that it calls wait as they do elsewhere.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        """`runtime` carries out the commands."""
+        super().__init__(runtime.store)
+        self._runtime = runtime
+
+    def perform(self, command: Command) -> Any:
+        """Perform one command, blocking."""
+        with self._waiting(command):
+            return self._runtime.perform(command)
+
+    async def aperform(self, command: Command) -> Any:
+        """Perform one command, awaiting."""
+        with self._waiting(command):
+            return await self._runtime.aperform(command)
+
+    def _waiting(self, command: Command) -> AbstractContextManager[None]:
+        is_call = isinstance(command, Call)
+        return waiting(None if is_call else self.store.database.database_wait)
 
 
 class Calls:

@@ -192,7 +192,10 @@ class BrokenFile:
         connection.coming = self._coming
         return connection
 
-    def busy(self) -> DatabaseBusy:
+    def begin(self, connection: sqlite3.Connection) -> None:
+        connection.execute("begin immediate")
+
+    def given_up(self) -> DatabaseBusy:
         return DatabaseBusy("somebody has it.", waited=timedelta(seconds=1))
 
     def translated(self, error: sqlite3.Error) -> Exception:

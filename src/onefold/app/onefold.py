@@ -158,6 +158,7 @@ class Onefold(Tenant):
         *,
         schema: str = "onefold",
         busy_timeout: timedelta = timedelta(seconds=5),
+        database_wait: timedelta = timedelta(seconds=2),
         clock: Callable[[], datetime] | None = None,
         shards: int | None = None,
         prepared_statements: bool | None = None,
@@ -165,16 +166,18 @@ class Onefold(Tenant):
     ) -> None:
         """Store the settings; the first use connects.
 
-        `schema` is for PostgreSQL; `busy_timeout` limits the wait for locks; `clock` replaces the
-        database's clock, for tests. The first migrate creates `shards` parts, for good; by default
-        the number of the database (1 for a new one). If the database has another number, the first
-        use raises `ShardsDiffer`. `prepared_statements` are used unless there is a pooler in front
-        of PostgreSQL; set True if your pooler supports them. `notify=False` leaves NOTIFY out, for
-        two-phase transactions, in which PostgreSQL does not allow it: workers then find due jobs
-        by polling.
+        `schema` is for PostgreSQL; `busy_timeout` limits the wait for locks. `database_wait` limits
+        how long a request to a route, a webhook or the server waits for a database that does not
+        answer. `clock` replaces the database's clock, for tests. The first migrate creates `shards`
+        parts, for good; by default the number of the database (1 for a new one). If the database
+        has another number, the first use raises `ShardsDiffer`. `prepared_statements` are used
+        unless there is a pooler in front of PostgreSQL; set True if your pooler supports them.
+        `notify=False` leaves NOTIFY out, for two-phase transactions, in which PostgreSQL does not
+        allow it: workers then find due jobs by polling.
         """
         checks.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
+        span(database_wait, "database_wait")
         if shards is not None:
             shard_count(shards)
         if prepared_statements is not None:
@@ -184,6 +187,7 @@ class Onefold(Tenant):
             open_database,
             schema=schema,
             busy_timeout=busy_timeout,
+            database_wait=database_wait,
             shards=shards,
             prepared_statements=prepared_statements,
             notifies=notify,

@@ -52,6 +52,7 @@ SERVE: Final[Mapping[str, Any]] = {
     "migrate": bool,
     "max_body": int,
     "request_timeout": TIME,
+    "database_wait": TIME,
     "body_timeout": TIME,
     "header_timeout": TIME,
     "grace": TIME,

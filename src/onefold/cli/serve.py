@@ -70,6 +70,10 @@ def serve(
     request_timeout: Annotated[
         str, _option("REQUEST_TIMEOUT", "TIME", "How long a request may take.")
     ] = "30s",
+    database_wait: Annotated[
+        str,
+        _option("DATABASE_WAIT", "TIME", "How long a request waits for an unavailable database."),
+    ] = "2s",
     body_timeout: Annotated[
         str, _option("BODY_TIMEOUT", "TIME", "How long a client may take to send a body.")
     ] = "15s",
@@ -121,6 +125,7 @@ def serve(
     options = granian.ServeOptions(
         database=database,
         schema=schema,
+        database_wait=parsers.duration(database_wait, "database_wait"),
         host=host,
         port=granian.checked_port(port),
         processes=parsers.process_count(processes),

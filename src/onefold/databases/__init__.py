@@ -117,6 +117,8 @@ class Database(Store, Protocol):
     """As it was given: with the password."""
     label: str
     """The database in messages: its URL without a password."""
+    database_wait: float
+    """Seconds for which a request waits for it."""
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
         """A connection of ours, in a transaction for a handler."""
@@ -185,6 +187,7 @@ def open_database(
     schema: str,
     clock: Clock,
     busy_timeout: timedelta,
+    database_wait: timedelta,
     shards: int | None,
     prepared_statements: bool | None,
     notifies: bool,
@@ -197,7 +200,13 @@ def open_database(
         case "sqlite":
             from onefold.databases.sqlite.database import SqliteDatabase
 
-            return SqliteDatabase(url, clock=clock, busy_timeout=busy_timeout, shards=shards)
+            return SqliteDatabase(
+                url,
+                clock=clock,
+                busy_timeout=busy_timeout,
+                database_wait=database_wait,
+                shards=shards,
+            )
         case "postgresql" | "postgres":
             try:
                 from onefold.databases.postgres import PostgresDatabase
@@ -210,6 +219,7 @@ def open_database(
                 schema=schema,
                 clock=clock,
                 busy_timeout=busy_timeout,
+                database_wait=database_wait,
                 shards=shards,
                 prepared_statements=prepared_statements,
                 notifies=notifies,

@@ -314,7 +314,7 @@ class ThreadQueue(ABC):
     at_once: ClassVar[int] = AT_ONCE
     name: ClassVar[str] = "onefold-batch"
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: Callable[[], float]) -> None:
         self._timeout = timeout
         self._idle = IDLE
         self._queue: SimpleQueue[Entry | None] = SimpleQueue()
@@ -326,7 +326,7 @@ class ThreadQueue(ABC):
 
     def run(self, item: Item[Any, T]) -> T:
         """Run an item, at once or together with others."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout()
         # Not under the lock: one call too many does no harm.
         if len(self._running) < self.at_once and self._queue.empty():
             me = get_ident()
@@ -420,13 +420,13 @@ class ThreadGroup(ThreadQueue):
     """
 
     def __init__(self, transact: Callable[..., Any], held: HeldKeys) -> None:
-        super().__init__(held.timeout)
+        super().__init__(lambda: held.timeout)
         self._transact = transact
         self._held = held
 
     def run(self, item: Item[Any, T]) -> T:
         """Run an item, at once or together with others; apart from them if its key is held."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout()
         if not self._held or not self._held.waits_for(item):
             with suppress(KeyHeld):
                 return super().run(item)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onefold.databases.reach import waiting
 from onefold.errors import DatabaseError
 from onefold.model import wire
 from onefold.model.wire import BadBody
@@ -131,6 +132,17 @@ class PathApp:
         started = time.perf_counter()
         headers = wire.headers_of(scope["headers"])
         record = AccessRecord(request_id_of(headers), started)
+        with waiting(self._server.context.database.database_wait):
+            await self._respond(scope, receive, send, headers, record)
+
+    async def _respond(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[str, str],
+        record: AccessRecord,
+    ) -> None:
         status = CLIENT_LEFT
         if scope["http_version"] == "2":
             send = self._server.unread.paced(scope, send)

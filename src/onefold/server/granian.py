@@ -50,6 +50,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     database: str
     schema: str = "onefold"
+    database_wait: timedelta = timedelta(seconds=2)
     host: str = "127.0.0.1"
     port: int = 7890
     processes: int = 1
@@ -155,9 +156,8 @@ def passed_options() -> ServeOptions:
 def application(options: ServeOptions) -> ServerApp:
     """The application of one process; it stops when the first process is gone."""
     supervisor.stop_with_parent(options.main, options.settings.grace)
-    return ServerApp(
-        Onefold(options.database, schema=options.schema), options.settings, closes=True
-    )
+    onefold = Onefold(options.database, schema=options.schema, database_wait=options.database_wait)
+    return ServerApp(onefold, options.settings, closes=True)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from psycopg.rows import TupleRow, tuple_row
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys, TaskGroup, ThreadGroup
 from onefold.databases.deadline import reading_until
-from onefold.databases.postgres.errors import classify, translated, without_password
+from onefold.databases.postgres.errors import classify, tables_in_use, translated, without_password
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.databases.postgres.libpq import PIPELINES, AsyncSession, Session
 from onefold.databases.postgres.notify import ANSWER, PostgresNotifier, SilentNotifier
@@ -35,12 +35,15 @@ from onefold.databases.postgres.pool import (
     TCP,
     AsyncPool,
     Pool,
+    PooledSession,
     ProcessState,
     agive_back,
     give_back,
     is_full,
     open_in_this_loop,
+    pool_settings,
 )
+from onefold.databases.postgres.reach import LEAST
 from onefold.databases.postgres.transaction import (
     RETRIED,
     Effort,
@@ -49,6 +52,7 @@ from onefold.databases.postgres.transaction import (
     called,
     execute,
 )
+from onefold.databases.reach import database_wait
 from onefold.errors import Closed, DatabaseBusy, SchemaOutdated
 from onefold.model.diagnosis import Surroundings
 from onefold.operations.migrations import (
@@ -88,15 +92,6 @@ MIGRATION_PATIENCE: Final = timedelta(minutes=1)
 """How long `migrate` tries to lock tables that another transaction uses."""
 
 
-def _in_use(waited: timedelta) -> DatabaseBusy:
-    return DatabaseBusy(
-        "another transaction uses Onefold's tables, and they cannot be changed meanwhile. End it"
-        " (pg_stat_activity shows it, perhaps as 'idle in transaction') and migrate again. Nothing"
-        " was changed.",
-        waited=waited,
-    )
-
-
 _inherited_by_fork: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
 
@@ -111,6 +106,7 @@ class PostgresDatabase:
         schema: str,
         clock: Clock,
         busy_timeout: timedelta,
+        database_wait: timedelta,
         shards: int | None = None,
         prepared_statements: bool | None = None,
         notifies: bool = True,
@@ -127,8 +123,9 @@ class PostgresDatabase:
         self._prepares = prepared_statements
         self._behind_pooler = False
         self.busy_timeout = busy_timeout
+        self.database_wait: float = database_wait.total_seconds()
         self._effort = partial(Effort, self.label, busy_timeout, self.busy)
-        self._state = ProcessState()
+        self._state = ProcessState(url, self.label)
         self._closed = False
         self.name: str = ""
         """The database's own name; read with its identity."""
@@ -161,7 +158,7 @@ class PostgresDatabase:
         until = None if write else reading_until()
         effort = self._effort(patient=patient, deadline=deadline, until=until)
         while True:
-            pool, connection = self.get_connection()
+            pool, connection = self.get_connection(effort.wait)
             try:
                 attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 sql = self._sql_retry if effort.resends else self._sql_first_try
@@ -213,7 +210,7 @@ class PostgresDatabase:
         if self._current().identity is None:
             await self.aidentity()
         while True:
-            pool, connection = await self.aget_connection()
+            pool, connection = await self.aget_connection(effort.wait)
             try:
                 attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 sql = self._sql_retry if effort.resends else self._sql_first_try
@@ -248,7 +245,7 @@ class PostgresDatabase:
         if state.thread_groups is None:
             # Two threads may do so at once. Then their calls are not batched together.
             state.thread_groups = self._groups(ThreadGroup, self.transact)
-        return state.thread_groups[item.group].run(item)
+        return state.thread_groups[item.group, database_wait.get()].run(item)
 
     async def abatch(self, item: Item[Any, T]) -> T:
         """Run one item, in one commit with the items of other tasks of this event loop."""
@@ -256,52 +253,57 @@ class PostgresDatabase:
         groups = state.task_groups.get(loop)
         if groups is None:
             groups = state.task_groups[loop] = self._groups(TaskGroup, self.atransact)
-        return await groups[item.group].run(item)
+        return await groups[item.group, database_wait.get()].run(item)
 
     def _groups(self, kind: Callable[..., G], transact: Callable[..., Any]) -> Groups[G]:
         timeout = self.busy_timeout
         held = HeldKeys(timeout.total_seconds(), partial(self.busy, timeout))
         return Groups(partial(kind, transact), held)
 
-    def get_connection(self) -> tuple[Pool, Session]:
-        """A connection in autocommit mode, and the pool that it must return to."""
-        replaced = False
+    def get_connection(self, wait: float | None = None) -> tuple[Pool, Session]:
+        """A connection in autocommit mode, and the pool that it must return to.
+
+        A request waits for `wait` seconds, unless all connections are in use.
+        """
+        is_back = False
         while True:
+            self._current().reach.refuse_hopeless(wait)
             pool = self._current().pool or self._open_pool()
             try:
-                return pool, pool.getconn()
+                return pool, pool.getconn(wait)
             except psycopg_pool.PoolClosed:
-                continue  # By another call, below. After a `close`, `_current` raises `Closed`.
+                continue  # By a `close` meanwhile: `_current` raises `Closed`.
             except psycopg_pool.PoolTimeout as error:
+                if wait is not None:
+                    self._current().reach.refuse_away(wait, error)
+                    wait = None
+                    continue
                 # No free connection, or no server? One connection of our own shows it.
                 self._connect().close()
-                if replaced or is_full(pool):
+                if is_back or is_full(pool):
                     raise self._exhausted() from error
-            # The server is back, but the pool does not know it before its next attempt.
-            replaced, state = True, self._current()
-            with state.opening:
-                if state.pool is pool:
-                    state.pool = None
-            pool.close(timeout=0)
+            is_back = True  # The pool notices it with its next try.
 
-    async def aget_connection(self) -> tuple[AsyncPool, AsyncSession]:
+    async def aget_connection(self, wait: float | None = None) -> tuple[AsyncPool, AsyncSession]:
         """`get_connection`, awaited."""
-        replaced = False
+        is_back = False
         while True:
             loop = asyncio.get_running_loop()
+            self._current().reach.refuse_hopeless(wait)
             pool = self._current().pools.get(loop) or await self._open_pool_in(loop)
             try:
-                return pool, await pool.getconn()
+                return pool, await pool.getconn(wait)
             except psycopg_pool.PoolClosed:
                 continue
             except psycopg_pool.PoolTimeout as error:
+                if wait is not None:
+                    self._current().reach.refuse_away(wait, error)
+                    wait = None
+                    continue
                 await (await self._aconnect()).close()
-                if replaced or is_full(pool):
+                if is_back or is_full(pool):
                     raise self._exhausted() from error
-            replaced, state = True, self._current()
-            if state.pools.get(loop) is pool:
-                del state.pools[loop]
-            await pool.close(timeout=0)
+            is_back = True
 
     def _exhausted(self) -> DatabaseBusy:
         return DatabaseBusy(
@@ -321,7 +323,7 @@ class PostgresDatabase:
             raise Closed
         if self._state.pid != os.getpid():
             _inherited_by_fork.append(self._state)
-            self._state = ProcessState()
+            self._state = ProcessState(self.url, self.label)
         return self._state
 
     def _open_pool(self) -> Pool:
@@ -329,7 +331,7 @@ class PostgresDatabase:
         with state.opening:
             if state.pool is None:
                 state.pool = psycopg_pool.ConnectionPool(
-                    self.url, connection_class=Session, open=True, **self._pool_settings()
+                    self.url, connection_class=PooledSession, open=True, **self._pool_settings()
                 )
             return state.pool
 
@@ -353,30 +355,31 @@ class PostgresDatabase:
         return 5 if prepares else None
 
     def _pool_settings(self) -> dict[str, Any]:
-        return {
-            "min_size": 0,
-            "max_size": CONNECTIONS,
-            "timeout": self.busy_timeout.total_seconds(),
-            "kwargs": self._connection_settings(self._prepare_threshold),
-            "name": "onefold",
-        }
+        patience = self.busy_timeout.total_seconds()
+        settings = self._connection_settings(self._prepare_threshold, patience)
+        return pool_settings(settings, self._current().reach, timeout=patience)
 
-    def _connection_settings(self, prepare_threshold: int | None) -> dict[str, Any]:
+    def _connection_settings(self, prepares: int | None, patience: float) -> dict[str, Any]:
         return {
             "autocommit": True,
             "row_factory": tuple_row,
             "client_encoding": "utf8",
-            "connect_timeout": max(2, int(self.busy_timeout.total_seconds())),
-            "prepare_threshold": prepare_threshold,
+            "connect_timeout": max(LEAST, int(patience)),
+            "prepare_threshold": prepares,
             **self._tcp,
         }
 
+    def _own_settings(self) -> dict[str, Any]:
+        """Of a connection that is not of a pool."""
+        wait, patience = database_wait.get(), self.busy_timeout.total_seconds()
+        return self._connection_settings(None, patience if wait is None else wait)
+
     def _connect(self) -> psycopg.Connection[TupleRow]:
         with self._translating(self._exhausted()):
-            return psycopg.connect(self.url, **self._connection_settings(None))
+            return psycopg.connect(self.url, **self._own_settings())
 
     async def _aconnect(self) -> psycopg.AsyncConnection[TupleRow]:
-        settings = self._connection_settings(None)
+        settings = self._own_settings()
         with self._translating(self._exhausted()):
             return await psycopg.AsyncConnection.connect(self.url, **settings)
 
@@ -501,7 +504,7 @@ class PostgresDatabase:
                     error_class not in {"serialization", "lock_timeout"}
                     or waited >= MIGRATION_PATIENCE
                 ):
-                    raise_translated(translated(error, self.label, _in_use(waited)), error)
+                    raise_translated(translated(error, self.label, tables_in_use(waited)), error)
             else:
                 self._current().identity = None
                 return migrations
@@ -548,7 +551,7 @@ class PostgresDatabase:
     def _end(self) -> ProcessState:
         """Reject all further calls."""
         state = self._state if self._closed else self._current()
-        self._closed = True
+        self._closed = state.reach.is_closed = True
         return state
 
     @contextmanager
@@ -558,7 +561,7 @@ class PostgresDatabase:
         effort = self._effort()
         with ExitStack() as ending:
             while True:
-                pool, connection = self.get_connection()
+                pool, connection = self.get_connection(effort.wait)
                 ending.callback(give_back, pool, connection)
                 try:
                     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -581,7 +584,7 @@ class PostgresDatabase:
         effort = self._effort()
         async with AsyncExitStack() as ending:
             while True:
-                pool, connection = await self.aget_connection()
+                pool, connection = await self.aget_connection(effort.wait)
                 ending.push_async_callback(agive_back, pool, connection)
                 try:
                     await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)

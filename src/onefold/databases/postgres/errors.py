@@ -13,6 +13,7 @@ from onefold.errors import DatabaseBusy, DatabaseUnavailable, InvalidInput, Seri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
 ErrorClass: TypeAlias = Literal[
     "serialization", "lock_timeout", "duplicate_id", "connection_lost", "node_lost", "other"
@@ -161,6 +162,16 @@ def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseExce
             label, f"the server cannot be reached ({reason}). Is it running, and is the URL right?"
         )
     return error
+
+
+def tables_in_use(waited: timedelta) -> DatabaseBusy:
+    """The error of a migration that has waited for a lock in vain."""
+    return DatabaseBusy(
+        "another transaction uses Onefold's tables, and they cannot be changed meanwhile. End it"
+        " (pg_stat_activity shows it, perhaps as 'idle in transaction') and migrate again. Nothing"
+        " was changed.",
+        waited=waited,
+    )
 
 
 SECRETS: Final = (

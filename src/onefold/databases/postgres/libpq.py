@@ -11,6 +11,7 @@ A trip to the server is a generator. It yields what it waits for, as those of ps
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
@@ -23,6 +24,7 @@ from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, Transacti
 from psycopg.rows import TupleRow
 from psycopg.waiting import Ready, Wait
 
+from onefold.databases.reach import database_wait
 from onefold.operations.statement import Rows, array_literal, compiled, run_async
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
     from onefold.databases import Clock
+    from onefold.databases.postgres.reach import PostgresReach
     from onefold.operations.statement import Statement
 
 T = TypeVar("T")
@@ -47,7 +50,12 @@ UNPREPARED: Final = (
 """The errors of a prepared statement that is not there any more, or whose tables have changed."""
 
 INTERRUPTIBLE: Final = 0.1
-"""Seconds after which a blocking wait lets Python handle signals."""
+"""Seconds after which a blocking wait lets Python handle signals, and a request looks at the time.
+"""
+
+
+class Silent(psycopg.OperationalError):
+    """The server has not answered a request in time."""
 
 
 class SessionStatement:
@@ -103,6 +111,8 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
 
     answers: int = 0
     """How many responses the server has given."""
+    reach: PostgresReach | None = None
+    """None if it is not of a pool."""
     server: str | None = None
     """The identity of the server: known once a transaction of several statements has begun."""
     was_lent: bool = False
@@ -126,6 +136,40 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
             pq.transaction_status == TransactionStatus.ACTIVE
             or pq.pipeline_status != PipelineStatus.OFF
         )
+
+    def within_wait(self, waits: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        """The same; for a request, it ends if the server is silent for too long."""
+        wait, reach = database_wait.get(), self.reach
+        return waits if wait is None or reach is None else self._within(waits, wait, reach)
+
+    def _within(
+        self, waits: Generator[Any, Any, T], wait: float, reach: PostgresReach
+    ) -> Generator[Any, Any, T]:
+        heard_at = time.monotonic()
+        try:
+            wanted = next(waits)
+            while True:
+                try:
+                    ready = yield wanted
+                except BaseException as error:  # noqa: BLE001 - raised there
+                    wanted = waits.throw(error)
+                    continue
+                now = time.monotonic()
+                heard_at = now if ready else max(heard_at, reach.answered_at)
+                if now - heard_at >= wait:
+                    self.pgconn.finish()
+                    silence = Silent(f"no answer in {wait:g} s")
+                    reach.gave_up(silence)
+                    raise silence
+                if now - heard_at >= wait / 2:
+                    reach.ask()
+                wanted = waits.send(ready)
+        except StopIteration as finished:
+            reach.succeeded()
+            result: T = finished.value
+            return result
+        finally:
+            waits.close()
 
     def count_answer(self) -> None:
         """Count a response of the server."""
@@ -343,13 +387,13 @@ class Session(LibpqSession, psycopg.Connection[TupleRow]):
 
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange of psycopg goes through here."""
-        answer = super().wait(gen, *args, **options)
+        answer = super().wait(self.within_wait(gen), *args, **options)
         self.count_answer()
         return answer
 
     def drive(self, trips: Waits[T]) -> T:
         """Carry out trips to the server."""
-        return waiting.wait(trips, self.pgconn.socket, INTERRUPTIBLE)
+        return waiting.wait(self.within_wait(trips), self.pgconn.socket, INTERRUPTIBLE)
 
 
 class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
@@ -357,30 +401,35 @@ class AsyncSession(LibpqSession, psycopg.AsyncConnection[TupleRow]):
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange of psycopg goes through here."""
-        answer = await super().wait(gen, *args, **options)
+        answer = await super().wait(self.within_wait(gen), *args, **options)
         self.count_answer()
         return answer
 
     async def drive(self, trips: Waits[T]) -> T:
         """Carry out trips to the server."""
-        return await run_async(trips, self._ready)
+        return await run_async(self.within_wait(trips), self._ready)
 
-    async def _ready(self, wanted: Wait) -> Ready:
+    async def _ready(self, wanted: Wait) -> Ready | int:
         # The event loop must not watch the socket while libpq works: libpq may close it, and uvloop
         # then misses what happens to the next socket of the same number.
         loop, socket = asyncio.get_running_loop(), self.pgconn.socket
-        waiter: asyncio.Future[Ready] = loop.create_future()
+        waiter: asyncio.Future[Ready | int] = loop.create_future()
+        # A request that waits looks at the time.
+        is_request = database_wait.get() is not None
+        timer = loop.call_later(INTERRUPTIBLE, _wake, waiter, 0) if is_request else None
         loop.add_reader(socket, _wake, waiter, Ready.R)
         if wanted & Wait.W:
             loop.add_writer(socket, _wake, waiter, Ready.W)
         try:
             return await waiter
         finally:
+            if timer is not None:
+                timer.cancel()
             loop.remove_reader(socket)
             if wanted & Wait.W:
                 loop.remove_writer(socket)
 
 
-def _wake(waiter: asyncio.Future[Ready], ready: Ready) -> None:
+def _wake(waiter: asyncio.Future[Ready | int], ready: Ready | int) -> None:
     if not waiter.done():
         waiter.set_result(ready)

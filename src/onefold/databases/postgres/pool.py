@@ -9,6 +9,7 @@ it for a failed connection, and before Python 3.12 `asyncio.wait_for` may drop i
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -16,14 +17,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+import psycopg
 import psycopg_pool
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from onefold.databases.postgres.libpq import AsyncSession, Session
+from onefold.databases.postgres.libpq import AsyncSession, LibpqSession, Session
+from onefold.databases.postgres.reach import PostgresReach, is_away
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from typing import Self
 
     from onefold.databases.batching import Groups, TaskGroup, ThreadGroup
     from onefold.operations.migrations import Identity
@@ -33,6 +37,8 @@ Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
 AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[AsyncSession]
 
 CONNECTIONS: Final = 10
+RECONNECT: Final = 2.0
+"""Seconds of tries after an error other than a server that is away, such as one that is full."""
 TCP: Final = {
     "keepalives": 1,
     "keepalives_idle": 15,
@@ -43,6 +49,84 @@ TCP: Final = {
 """A dead network is noticed in half a minute, well within a lease."""
 
 
+class PooledSession(Session):
+    """A connection of a pool that tries until the server accepts it.
+
+    The pool itself would pause for up to minutes, and log each try.
+    """
+
+    @classmethod
+    def connect(  # type: ignore[override]
+        cls, conninfo: str = "", *, reach: PostgresReach, **settings: Any
+    ) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Connect."""
+        with reach.trying() as pauses:
+            while True:
+                try:
+                    session = super().connect(conninfo, **settings)
+                except psycopg.Error as error:
+                    _check_away(error, reach)
+                else:
+                    break
+                time.sleep(next(pauses))
+        reach.succeeded()
+        session.reach = reach
+        return session
+
+
+class AsyncPooledSession(AsyncSession):
+    """The same, awaited."""
+
+    @classmethod
+    async def connect(  # type: ignore[override]
+        cls, conninfo: str = "", *, reach: PostgresReach, **settings: Any
+    ) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Connect."""
+        with reach.trying() as pauses:
+            while True:
+                try:
+                    session = await super().connect(conninfo, **settings)
+                except psycopg.Error as error:
+                    _check_away(error, reach)
+                else:
+                    break
+                await asyncio.sleep(next(pauses))
+        reach.succeeded()
+        session.reach = reach
+        return session
+
+
+def _check_away(error: psycopg.Error, reach: PostgresReach) -> None:
+    """Raise an error that does not end by another try soon."""
+    if reach.is_closed or not is_away(error):
+        raise error
+    reach.failed(error)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """False for a line of psycopg_pool about one lost connection of ours: `Reach` has told it."""
+    is_ours = isinstance(next(iter(record.args or ()), None), LibpqSession)
+    return not (is_ours and str(record.msg).startswith("discarding "))
+
+
+logging.getLogger("psycopg.pool").addFilter(_is_told)
+
+
+def pool_settings(
+    connection: dict[str, Any], reach: PostgresReach, *, timeout: float
+) -> dict[str, Any]:
+    """The options of our pools."""
+    return {
+        "min_size": 0,
+        "max_size": CONNECTIONS,
+        "timeout": timeout,
+        "kwargs": connection | {"reach": reach},
+        "name": "onefold",
+        # Longer pauses would only delay the calls that wait.
+        "reconnect_timeout": RECONNECT,
+    }
+
+
 def is_full(pool: Pool | AsyncPool) -> bool:
     """True if every connection that the pool may have is in use, or being opened."""
     return pool.get_stats()["pool_size"] >= CONNECTIONS
@@ -51,8 +135,9 @@ def is_full(pool: Pool | AsyncPool) -> bool:
 class ProcessState:
     """The pools of one process: one for threads, one for each event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str, label: str) -> None:
         self.pid: int = os.getpid()
+        self.reach: PostgresReach = PostgresReach(url, label)
         self.opening: threading.Lock = threading.Lock()
         self.identity: Identity | None = None
         self.pool: Pool | None = None
@@ -110,7 +195,7 @@ AGAIN: Final = 0.05
 async def open_in_this_loop(url: str, **settings: Any) -> AsyncPool:
     """Open a pool."""
     pool: AsyncPool = psycopg_pool.AsyncConnectionPool(
-        url, connection_class=AsyncSession, open=False, **settings
+        url, connection_class=AsyncPooledSession, open=False, **settings
     )
     others = asyncio.all_tasks()
     await pool.open()

@@ -28,13 +28,15 @@ from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
 from onefold.databases.deadline import seconds_until
 from onefold.databases.postgres.errors import classify, translated
-from onefold.databases.postgres.libpq import PIPELINES, values_of
+from onefold.databases.postgres.libpq import PIPELINES, Silent, values_of
+from onefold.databases.reach import database_wait
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
 from onefold.operations.statement import Rows, compiled
 from onefold.operations.unique_keys import Restart
 
 if TYPE_CHECKING:
     from onefold.databases import Build, Clock
+    from onefold.databases.postgres.errors import ErrorClass
     from onefold.databases.postgres.libpq import AsyncSession, Request, Session, Waits
     from onefold.operations.statement import Sql, Statement
 
@@ -145,12 +147,20 @@ class Effort:
         now = time.monotonic()
         self._started = now if deadline is None else deadline - patience.total_seconds()
         self._tries = 0
-        self._node_lost = 0.0
-        """Since when a node of Citus is away."""
+        self._wait = database_wait.get()
+        self._lost_at = 0.0
+        """When the server, or a node of Citus, was first away."""
         self.resends: bool = False
         """True if an earlier try may have been stored, and its response was lost."""
         self.unconfirmed: Unconfirmed | None = None
         """The commit of an earlier try whose response was lost."""
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds for which a request still waits for the server; None in other calls."""
+        if self._wait is None or not self._lost_at:
+            return self._wait
+        return max(self._wait - (time.monotonic() - self._lost_at), PAUSE)
 
     def check_deadline(self) -> None:
         """Raise `TimeoutError` if the time of a call that only reads is over."""
@@ -182,15 +192,18 @@ class Effort:
         error_class = classify(error, connection_lost=connection_lost)
         if error_class == "lock_timeout" and not self.patient:
             raise KeyHeld from error
-        is_over = is_over or (error_class == "node_lost" and self._is_away_for_long())
+        is_over = is_over or isinstance(error, Silent) or self._is_away_for_long(error_class)
         if is_over or error_class == "other" or (error_class == "duplicate_id" and self.resends):
             raise_translated(translated(error, self._label, self._busy(waited)), error)
         self.resends = self.resends or error_class in MAYBE_STORED
         return 0.0 if error_class in {"lock_timeout", "duplicate_id"} else self._next_pause()
 
-    def _is_away_for_long(self) -> bool:
-        self._node_lost = self._node_lost or time.monotonic()
-        return time.monotonic() - self._node_lost >= NODE_PATIENCE
+    def _is_away_for_long(self, error_class: ErrorClass) -> bool:
+        patience = {"node_lost": NODE_PATIENCE, "connection_lost": self._wait}.get(error_class)
+        if patience is None:
+            return False
+        self._lost_at = self._lost_at or time.monotonic()
+        return time.monotonic() - self._lost_at >= patience
 
     def _next_pause(self) -> float:
         self._tries += 1

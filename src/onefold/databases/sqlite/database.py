@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from onefold.databases import raise_translated
 from onefold.databases.batching import Groups, HeldKeys
 from onefold.databases.deadline import reading_until, seconds_until
+from onefold.databases.reach import Reach, database_wait
 from onefold.databases.sqlite.execute import apply_pending, execute, is_busy, read, translated
 from onefold.databases.sqlite.forks import POLL, forks
 from onefold.databases.sqlite.handler_transaction import (
@@ -101,7 +102,13 @@ class SqliteDatabase:
     """One SQLite file. Safe in threads, in event loops, and after a fork (see `forks`)."""
 
     def __init__(
-        self, url: str, *, clock: Clock, busy_timeout: timedelta, shards: int | None = None
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        busy_timeout: timedelta,
+        database_wait: timedelta,
+        shards: int | None = None,
     ) -> None:
         """`url` is sqlite:///relative or sqlite:////absolute; nothing is opened yet."""
         self.url = url
@@ -112,7 +119,8 @@ class SqliteDatabase:
         # A job that was confirmed must survive a power cut, not only a crash.
         self.synchronous: str = "full"
         self._shards = shards
-        self.patience: float = busy_timeout.total_seconds()
+        self.busy_timeout: float = busy_timeout.total_seconds()
+        self.database_wait: float = database_wait.total_seconds()
         self._state = _State(self)
         self._closed = False
 
@@ -170,9 +178,9 @@ class SqliteDatabase:
             return await state.writer.arun(item)
         groups = state.task_groups.get(loop)
         if groups is None:
-            held = HeldKeys(self.patience, self.busy)
+            held = HeldKeys(self.busy_timeout, self.busy)
             groups = state.task_groups[loop] = Groups(partial(WriterGroup, self._write), held)
-        return await groups[item.group].run(item)
+        return await groups[item.group, database_wait.get()].run(item)
 
     async def _write(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
         """The writer waits for all callers; no key is held apart from the file's lock."""
@@ -205,6 +213,14 @@ class SqliteDatabase:
                     connection.execute("rollback")
                 put_away(readers, connection)
 
+    @property
+    def patience(self) -> float:
+        """Seconds for which the present call waits for a locked file."""
+        wait = database_wait.get()
+        if wait is None:
+            return self.busy_timeout
+        return POLL if self._state.reach.is_hopeless else min(wait, self.busy_timeout)
+
     def until_free(self, work: Callable[[], T]) -> T:
         """Call a function again and again while the file is locked, until the deadline."""
         deadline = time.monotonic() + self.patience
@@ -215,7 +231,7 @@ class SqliteDatabase:
                 if not is_busy(error):
                     raise_translated(self.translated(error), error)
                 if time.monotonic() >= deadline:
-                    raise self.busy() from error
+                    raise self.given_up() from error
             time.sleep(POLL)
 
     def connect(self) -> sqlite3.Connection:
@@ -264,6 +280,18 @@ class SqliteDatabase:
             " is your own transaction in this thread, use within(connection).",
             waited=timedelta(seconds=self.patience),
         )
+
+    def given_up(self) -> DatabaseBusy:
+        """The error of a call that has tried until its deadline."""
+        error = self.busy()
+        if database_wait.get() is not None:
+            self._state.reach.gave_up(error)
+        return error
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Begin a transaction with the write lock."""
+        connection.execute("begin immediate")
+        self._state.reach.succeeded()
 
     def refuse_own_lock(self, thread: int) -> None:
         """Look for an open transaction that was borrowed in the same thread.
@@ -452,6 +480,7 @@ class _State:
         self.pid = os.getpid()
         self.opening = threading.RLock()
         self.identity: Identity | None = None
+        self.reach = Reach(database.label)
         self.readers: Shelf[sqlite3.Connection] = Shelf()
         self.key_readers: Shelf[sqlite3.Connection] = Shelf()
         """For reads by keys in event loops."""

@@ -137,7 +137,7 @@ def open_transaction(
         with forks:
             connection = database.connect()
     try:
-        database.until_free(lambda: connection.execute("begin immediate"))
+        database.until_free(lambda: database.begin(connection))
         # A plain call in this thread would wait for this transaction: it raises instead.
         database.remember_borrowed(connection)
         with _committed(connection):
@@ -290,10 +290,12 @@ class AsyncSqlite:
                 with forks:
                     self._connection = database.connect()
             connection = self._connection
-            database.until_free(lambda: connection.execute("begin immediate"))
+            database.until_free(lambda: database.begin(connection))
 
+        is_free = self._connection is not None
         try:
-            is_free = self._connection is not None and self._connection.execute("begin immediate")
+            if self._connection is not None:
+                database.begin(self._connection)
         except sqlite3.Error:
             is_free = False
         if not is_free:

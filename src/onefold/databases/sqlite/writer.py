@@ -74,7 +74,7 @@ class SqliteWriter(ThreadQueue):
     name: ClassVar[str] = "onefold-writer"
 
     def __init__(self, file: SqliteDatabase) -> None:
-        super().__init__(file.patience)
+        super().__init__(lambda: file.patience)
         self._file = file
         self._connection: sqlite3.Connection | None = None
         self._fairness = LockFairness()
@@ -98,7 +98,7 @@ class SqliteWriter(ThreadQueue):
 
     async def arun(self, item: Item[Any, T]) -> T:
         """`run`, awaited. It never blocks the event loop."""
-        entry = TaskEntry(item, time.monotonic() + self._timeout)
+        entry = TaskEntry(item, time.monotonic() + self._timeout())
         try:
             self.put(entry)
         except BaseException:
@@ -206,7 +206,7 @@ class SqliteWriter(ThreadQueue):
         # A caller may have been interrupted before it rolled back its transaction.
         self._undo()
         try:
-            self._connected().execute("begin immediate")
+            self._file.begin(self._connected())
         except sqlite3.Error as error:
             if is_busy(error):
                 return False
@@ -232,7 +232,7 @@ class SqliteWriter(ThreadQueue):
                 entry.is_checked = True
                 self._file.refuse_own_lock(entry.thread)
             if time.monotonic() >= entry.deadline:
-                raise self._file.busy()  # noqa: TRY301 - stored below, as the other error
+                raise entry.context.run(self._file.given_up)  # noqa: TRY301 - stored below, as the other error
         except Exception as error:  # noqa: BLE001 - the caller's
             entry.set(None, error)
         return entry.is_answered

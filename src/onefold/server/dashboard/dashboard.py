@@ -342,7 +342,8 @@ class Dashboard:
         self, incoming: Incoming, session: DashboardSession | None, failure: PageFailure
     ) -> HttpResponse:
         page = Page("failure.html", {"title": failure.title, "text": str(failure)}, failure.status)
-        return self._page(page, incoming, session)
+        response = self._page(page, incoming, session)
+        return response.adding("retry-after", "1") if failure.status == _TOO_LATE[0] else response
 
 
 def _secured(response: HttpResponse) -> HttpResponse:

@@ -171,7 +171,8 @@ class Exchange(RequestClaim):
         except UsageError:
             raise
         except Exception as error:
-            log.exception("A key could not be claimed or replayed: %s", error)  # noqa: TRY401
+            trace = None if isinstance(error, DatabaseError) else error
+            log.error("A key could not be claimed or replayed: %s", error, exc_info=trace)  # noqa: TRY400
             response = self._rejected("unavailable", problems.UNAVAILABLE, retry_after=1)
         if response is not None:
             self.route.registry.ended(self)

@@ -27,7 +27,7 @@ from onefold.model.claim import (
 )
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Begin, End, FindByKey, Pause, transact, waits
+from onefold.runtime import Begin, End, FindByKey, Pause, RequestRuntime, transact, waits
 from onefold.web.idempotency.fingerprint import fingerprint, fingerprint_like
 from onefold.web.idempotency.key import claim_key
 from onefold.web.transient_errors import is_busy
@@ -63,7 +63,7 @@ class RequestClaim:
         self.policy: RoutePolicy = route.policy
         self.request: HttpRequest = request
         self.body: Digested = body
-        self.runtime: Runtime = route.registry.runtime if runtime is None else runtime
+        self.runtime: Runtime = RequestRuntime(runtime or route.registry.runtime)
         self.key: ClaimKey | None = None
         """None if the request has no key, and its route does not require one."""
         self.claim: Claim | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from onefold.errors import UsageError
+from onefold.runtime import RequestRuntime
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers, status_line, wsgi_headers
 from onefold.web.webhooks import responses
 from onefold.web.webhooks.provider import BadSignature, TooManySignatures
@@ -41,7 +42,7 @@ class EndpointDelivery:
     """One request that was checked, and the run of its handler."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime: Runtime = runtime
+        self.runtime: Runtime = RequestRuntime(runtime)
 
     def process(self) -> Procedure[HttpResponse]:
         """Run the handler; returns the response."""
