@@ -23,18 +23,17 @@ from onefold.web.webhooks import sign
 from tests.testing.zoo import Shop
 
 
-def _order(key: str) -> RouteRequest:
-    request = RouteRequest.json("POST", "/api/orders", {"product": "tea", "quantity": 2})
-    headers = {**request.headers, "authorization": "Bearer token-of-ann", "idempotency-key": key}
-    return RouteRequest("POST", "/api/orders", headers, request.body)
+def order(key: str) -> RouteRequest:
+    headers = {"host": "localhost", "authorization": "Bearer token-of-ann"}
+    made = {"product": "tea", "quantity": 2}
+    return RouteRequest.json("POST", "/api/orders", made, headers=headers, idempotency_key=key)
 
 
-def _payment(secret: str, order_id: str, number: str) -> RouteRequest:
+def payment(secret: str, order_id: str, number: str) -> RouteRequest:
     body = f'{{"order": "{order_id}"}}'.encode()
     signed = dict(sign(secret, id=number, body=body, now=datetime.now(UTC)))
-    return RouteRequest(
-        "POST", "/hooks/payments", {**signed, "content-type": "application/json"}, body
-    )
+    headers = {"host": "localhost", "content-type": "application/json", **signed}
+    return RouteRequest("POST", "/hooks/payments", headers, body)
 
 
 def _form(secret: str, product: str) -> RouteRequest:
@@ -59,24 +58,16 @@ async def _check_shop(url: str) -> None:
     async with shop.engine.begin() as connection:
         order_id = await orders.place(connection, "ann", "tea", 1)
 
-    checks = [
-        await aassert_idempotent(shop.mail, order_id, "Thank you"),
-        await aassert_idempotent(
-            app, _order("k-1"), onefold=shop.onefold, followed_by=[_order("k-2")]
-        ),
-        await aassert_idempotent(
-            app,
-            _payment(settings.webhook_secret, order_id, "msg_1"),
-            onefold=shop.onefold,
-            followed_by=[_payment(settings.webhook_secret, order_id, "msg_2")],
-        ),
-        await aassert_idempotent(
-            app,
-            _form(settings.form_secret, "tea"),
-            onefold=shop.onefold,
-            followed_by=[_form(settings.form_secret, "coffee")],
-        ),
-    ]
+    secret = settings.webhook_secret
+    checks = [await aassert_idempotent(shop.mail, order_id, "Thank you")]
+    for first, second in (
+        map(order, ("k-1", "k-2")),
+        (payment(secret, order_id, number) for number in ("msg_1", "msg_2")),
+        (_form(settings.form_secret, product) for product in ("tea", "coffee")),
+    ):
+        checks.append(
+            await aassert_idempotent(app, first, onefold=shop.onefold, followed_by=[second])
+        )
     assert all(each.crash_points >= 3 for each in checks), checks
     await shop.close()
 
@@ -93,7 +84,6 @@ from django.core.wsgi import get_wsgi_application
 call_command("migrate", verbosity=0)
 
 import re
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 from django.conf import settings
 from django.test import Client
@@ -101,21 +91,10 @@ from examples.django_shop.jobs import mail
 from examples.django_shop.models import Order
 from onefold.django import get_onefold
 from onefold.testing import RouteRequest, assert_idempotent
-from onefold.web.webhooks import sign
+from tests.testing.test_own_examples import order, payment
 
 app, onefold = get_wsgi_application(), get_onefold()
-order = str(Order.objects.create(customer="ann", product="tea", quantity=1).id)
-
-def place(key):
-    headers = {"host": "localhost", "authorization": "Bearer token-of-ann", "idempotency-key": key,
-               "content-type": "application/json"}
-    return RouteRequest("POST", "/api/orders", headers, b'{"product": "tea", "quantity": 2}')
-
-def paid(number):
-    body = b'{"order": "%s"}' % order.encode()
-    signed = dict(sign(settings.WEBHOOK_SECRET, id=number, body=body, now=datetime.now(UTC)))
-    return RouteRequest("POST", "/hooks/payments", {"host": "localhost", **signed}, body)
-
+order_id = str(Order.objects.create(customer="ann", product="tea", quantity=1).id)
 browser = Client(headers={"host": "localhost"})
 
 def ordered(product):
@@ -127,13 +106,13 @@ def ordered(product):
     headers = {"host": "localhost", "cookie": cookies, "content-type": kind}
     return RouteRequest("POST", "/orders", headers, body)
 
-for handler, given, options in [
-    (mail, [order, "Thank you"], {}),
-    (app, [place("k-1")], {"onefold": onefold, "followed_by": [place("k-2")]}),
-    (app, [paid("msg_1")], {"onefold": onefold, "followed_by": [paid("msg_2")]}),
-    (app, [ordered("tea")], {"onefold": onefold, "followed_by": [ordered("coffee")]}),
-]:
-    coverage = assert_idempotent(handler, *given, **options)
+print(assert_idempotent(mail, order_id, "Thank you"))
+for first, second in (
+    map(order, ("k-1", "k-2")),
+    (payment(settings.WEBHOOK_SECRET, order_id, number) for number in ("msg_1", "msg_2")),
+    map(ordered, ("tea", "coffee")),
+):
+    coverage = assert_idempotent(app, first, onefold=onefold, followed_by=[second])
     assert coverage.crash_points >= 3, coverage
     print(coverage)
 """
