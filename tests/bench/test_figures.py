@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-import pytest
 from rich.console import Console
 
-from bench.report import document, figures_table, ratios_table
+from bench.report import ratios_table
 from bench.rounds import measure
 from bench.values import Contestant, Lap, Measurement, Run, Target
-from bench.verdict import ENOUGH, complete, verdicts
+from bench.verdict import ENOUGH, complete
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,13 +52,6 @@ def run(contestant: Contestant, rate: float, *, turn: int = 0, set_aside: bool =
     )
 
 
-def marked(contestant: Contestant, value: float) -> Run:
-    """A run that has found something besides its rate."""
-    found = msgspec.structs.replace(lap(100), marks={"p50 ms": value})
-    return msgspec.structs.replace(run(contestant, 100), lap=found)
-
-
-FACTS: dict[str, dict[str, Any]] = {"machine": {"cores": 2}, "versions": {"python": "3.11"}}
 SET_ASIDE = run(ONEFOLD, 1, turn=3, set_aside=True)
 RUNS = [*quiet_runs(ONEFOLD, 100), *quiet_runs(RAW, 200), *quiet_runs(PEER, 50), SET_ASIDE]
 MEASUREMENT = measurement(Target("onefold", "raw", 0.85), Target("onefold", "peer", 1.5))
@@ -107,27 +97,3 @@ def test_the_ratios_say_what_was_wanted_and_whether_it_is_reached() -> None:
     assert [MEASUREMENT.name, "onefold", "peer", "jobs/s", "2.00", "≥ 1.50", "yes"] in found
     assert complete([MEASUREMENT], 3, RUNS) == [MEASUREMENT]
     assert complete([MEASUREMENT], 4, RUNS) == [], "it was interrupted"
-
-
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_what_ran_in_too_few_rounds_is_noisy_everywhere(rounds: int) -> None:
-    few = [each for each in RUNS if each.turn < rounds]
-
-    (found,) = json.loads(document(FACTS, [MEASUREMENT], few))["measurements"]
-
-    assert printed(figures_table(MEASUREMENT, few)).count("(noisy)") == 3
-    assert printed(ratios_table([MEASUREMENT], few)).count("(noisy)") == 2
-    assert [figure["noisy"] for figure in found["figures"]] == [True] * 3
-    assert [verdict["noisy"] for verdict in found["verdicts"]] == [True] * 2
-
-
-@pytest.mark.parametrize(("value", "reached"), [(3.9, True), (4.0, True), (4.1, False)])
-def test_a_target_may_be_a_ratio_of_another_reading_that_is_not_to_be_more(
-    value: float, *, reached: bool
-) -> None:
-    target = Target("onefold", "raw", at_most=1, reading="p50 ms")
-
-    (verdict,) = verdicts(measurement(target), [marked(ONEFOLD, value), marked(RAW, 4)])
-
-    assert verdict.value == pytest.approx(value / 4)
-    assert verdict.reached is reached

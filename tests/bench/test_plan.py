@@ -12,22 +12,11 @@ import pytest
 from bench import contestants, sqlite_stage
 from bench.contestants import http_raw, raw_postgres
 from bench.plan import MEASUREMENTS, TAKEN, chosen, scaled
-from bench.stage import statements
 from bench.stopwatch import Ticks
 
 # user nice system idle iowait irq softirq steal guest guest_nice
 EARLIER = "cpu  100 0 50 800 20 0 10 20 60 0\ncpu0 50 0 25 400 10 0 5 10 30 0\n"
 LATER = "cpu  150 0 70 1000 20 0 10 50 90 0\ncpu0 75 0 35 500 10 0 5 25 45 0\n"
-LOG = """\
-2026-01-01 10:00:00.000 UTC [10] bench_take_empty LOG:  statement: BEGIN
-2026-01-01 10:00:00.000 UTC [10] bench_take_empty LOG:  execute <unnamed>: with picked as (
-\tselect 1
-)
-2026-01-01 10:00:00.000 UTC [10] bench_take_empty DETAIL:  Parameters: $1 = '1'
-2026-01-01 10:00:00.000 UTC [11] bench_take_empty_too LOG:  statement: select 1
-2026-01-01 10:00:00.000 UTC [12]  LOG:  checkpoint starting: time
-2026-01-01 10:00:00.000 UTC [10] bench_take_empty LOG:  statement: COMMIT
-"""
 
 
 def functions(module: str) -> set[str]:
@@ -91,9 +80,3 @@ def test_the_columns_are_those_of_onefolds_own_insert(
 
 def test_steal_is_a_share_of_the_machines_time_without_the_guests() -> None:
     assert Ticks.parse(LATER).steal_since(Ticks.parse(EARLIER)) == pytest.approx(30 / 300)
-
-
-def test_statements_are_counted_by_database_whatever_their_protocol() -> None:
-    url = "postgresql://postgres@/bench_take_empty?host=/tmp"
-
-    assert statements(LOG, url) == 3

@@ -56,6 +56,8 @@ def test_keys_are_listed_by_tenant(operate: Operate, onefold: Onefold) -> None:
     none = operate("apikeys", "list", "--tenant", "none").stdout
     assert none == "There are no API keys. Create one: onefold apikeys create --scope admin\n"
 
+    assert operate("keys", "sweep").stdout == "Deleted 0 expired keys.\n"
+
 
 def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, onefold: Onefold) -> None:
     one, two = (onefold.api_keys.create(scopes=["admin"]) for _ in range(2))
@@ -142,7 +144,7 @@ def test_a_key_is_shown_with_what_is_stored(operate: Operate, onefold: Onefold) 
     assert none.stdout == "The key does not exist.\n"
 
 
-def test_a_key_is_released(operate: Operate, onefold: Onefold) -> None:
+def test_a_key_is_released_or_settled_with_json(operate: Operate, onefold: Onefold) -> None:
     claim(onefold, "k-1")
 
     assert operate("keys", "release", "http", "alice", "k-1").stdout == "Released k-1.\n"
@@ -150,6 +152,17 @@ def test_a_key_is_released(operate: Operate, onefold: Onefold) -> None:
 
     assert again.stdout == "The key does not exist, or it is free.\n"
     claim(onefold, "k-1")
+
+    claim(onefold, "k-1", surface="once")
+
+    done = operate("keys", "settle", "once", "alice", "k-1", "--result", '{"rows": 7}')
+    none = operate("keys", "settle", "once", "alice", "k-2")
+
+    assert done.stdout == "Settled k-1.\n"
+    assert none.stdout == "The key does not exist, or it is free.\n"
+    answer = onefold.claim("alice", "k-1")
+    assert isinstance(answer, Replay)
+    assert answer.result == {"rows": 7}
 
 
 def test_h145_a_request_is_settled_with_an_answer(operate: Operate, onefold: Onefold) -> None:
@@ -167,19 +180,6 @@ def test_h145_a_request_is_settled_with_an_answer(operate: Operate, onefold: One
     assert (stored.status, stored.body) == (201, b'{"id":7}')
 
 
-def test_any_other_key_is_settled_with_json(operate: Operate, onefold: Onefold) -> None:
-    claim(onefold, "k-1", surface="once")
-
-    done = operate("keys", "settle", "once", "alice", "k-1", "--result", '{"rows": 7}')
-    none = operate("keys", "settle", "once", "alice", "k-2")
-
-    assert done.stdout == "Settled k-1.\n"
-    assert none.stdout == "The key does not exist, or it is free.\n"
-    answer = onefold.claim("alice", "k-1")
-    assert isinstance(answer, Replay)
-    assert answer.result == {"rows": 7}
-
-
 def test_a_word_that_is_not_clear_is_refused(operate: Operate) -> None:
     http, once = ("keys", "settle", "http", "alice", "k"), ("keys", "settle", "once", "alice", "k")
 
@@ -195,10 +195,6 @@ def test_a_word_that_is_not_clear_is_refused(operate: Operate) -> None:
         refused = operate(*arguments)
         assert refused.returncode != 0
         assert said in refused.stderr
-
-
-def test_keys_are_swept(operate: Operate) -> None:
-    assert operate("keys", "sweep").stdout == "Deleted 0 expired keys.\n"
 
 
 def test_a_step_of_a_request_is_shown_settled_and_released(

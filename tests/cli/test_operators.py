@@ -221,7 +221,9 @@ def test_a_queue_that_is_not_known_is_refused(
     assert "There are default, mail" in said
 
 
-def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, onefold: Onefold) -> None:
+def test_limits_of_queues_are_taken_back_and_must_make_sense(
+    operate: Operate, onefold: Onefold
+) -> None:
     onefold.enqueue("email", queue="mail")
     onefold.queues.pause("mail")
 
@@ -233,8 +235,6 @@ def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, onefold: O
     (mail,) = onefold.queues.find()
     assert (mail.paused, mail.ordered, mail.declared) == (False, False, True)
 
-
-def test_a_limit_must_say_something_that_makes_sense(operate: Operate) -> None:
     for arguments in ((), ("--rate", "often"), ("--clear", "--ordered"), ("--concurrency", "0")):
         done = operate("queues", "limit", "mail", *arguments)
 

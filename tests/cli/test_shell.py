@@ -76,7 +76,7 @@ def test_a_full_disk_is_one_sentence_also_for_the_help(tmp_path: Path) -> None:
     assert done.stderr == "onefold: The output cannot be written: No space left on device.\n"
 
 
-def test_a_closed_output_is_no_error(sqlite_url: str, tmp_path: Path) -> None:
+def test_an_output_may_be_closed_and_lack_a_character(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
         onefold.enqueue("email")
     command = f"{ONEFOLD} status --database {sqlite_url} >&-"
@@ -85,8 +85,6 @@ def test_a_closed_output_is_no_error(sqlite_url: str, tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
 
-
-def test_an_output_without_a_character_shows_its_code(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
         onefold.enqueue("\N{SNOWMAN}")
     command = (ONEFOLD, "jobs", "--json", "--database", sqlite_url)
@@ -160,18 +158,20 @@ def test_a_completion_without_a_database_offers_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_version_is_printed_by_a_command_and_by_an_option(onefold_command: Run) -> None:
+def test_the_version_and_the_help_are_printed(onefold_command: Run) -> None:
     for argument in ("version", "--version"):
         done = onefold_command(argument)
 
         assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
 
-
-def test_onefold_alone_prints_its_help(onefold_command: Run) -> None:
     done = onefold_command()
 
     assert done.returncode == 2
     assert "migrate" in done.stdout + done.stderr
+
+    done = run_apart(sys.executable, "-m", "onefold", "version")
+
+    assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
 
 
 @pytest.mark.parametrize(
@@ -227,12 +227,6 @@ def test_an_error_of_the_world_is_a_sentence_and_status_1(onefold_command: Run) 
         assert (done.returncode, done.stdout) == (1, ""), command
         assert done.stderr.startswith("onefold: ")
         assert "Traceback" not in done.stderr
-
-
-def test_the_package_is_the_command_line() -> None:
-    done = run_apart(sys.executable, "-m", "onefold", "version")
-
-    assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,10 @@ def test_without_a_terminal_it_names_the_command_to_use(operate: Operate, onefol
     assert "at least 100ms" in often.stderr
 
 
-async def test_a_queue_is_paused_and_resumed_by_one_key(onefold: Onefold) -> None:
-    fill(onefold)
+async def test_a_queue_is_paused_and_its_dead_letters_are_replayed_after_a_question(
+    onefold: Onefold, place: Place
+) -> None:
+    dead, _ = fill(onefold)
     async with opened(onefold) as pilot:
         await press(pilot, "down", "p")
         assert message(pilot) == "The queue mail is paused."
@@ -145,11 +147,6 @@ async def test_a_queue_is_paused_and_resumed_by_one_key(onefold: Onefold) -> Non
         await press(pilot, "p")
         assert message(pilot) == "The queue mail is resumed."
 
-
-async def test_dead_letters_of_a_queue_are_replayed_after_a_question(
-    place: Place, onefold: Onefold
-) -> None:
-    dead, _ = fill(onefold)
     async with opened(onefold) as pilot:
         await press(pilot, "r")
         await shows(pilot, "Replay all dead letters of default?")

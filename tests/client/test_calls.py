@@ -228,6 +228,9 @@ def test_schedules_are_made_paused_and_removed(client: Any) -> None:
     assert (plain.payload, plain.tags, plain.max_attempts) == ({}, (), 8)
     assert [client.schedules.delete("nightly") for _ in range(2)] == [True, False]
 
+    saved = client.schedules.save("s", "@daily", kind="a", payload=None, queue="email")
+    assert saved.payload is None
+
 
 def test_a_schedule_that_cannot_be_is_refused_by_name(client: Any) -> None:
     with pytest.raises(ScheduleNotFound):
@@ -252,11 +255,6 @@ def test_all_schedules_are_found(client: Any) -> None:
     for name in names:
         client.schedules.save(name, "@daily", kind="report", queue="email")
     assert [schedule.name for schedule in client.schedules.find()] == names
-
-
-def test_a_null_payload_of_a_schedule_is_kept(client: Any) -> None:
-    saved = client.schedules.save("s", "@daily", kind="a", payload=None, queue="email")
-    assert saved.payload is None
 
 
 def test_text_that_is_not_valid_unicode_is_rejected_before_a_request(client: Any) -> None:

@@ -112,17 +112,7 @@ def test_every_page_fits_the_screen_and_names_all_that_can_be_used_and_loads_not
     assert [found for found in asked if not found.startswith(url)] == []
 
 
-def test_pages_without_data_fit_a_phone(url: str, page: Page) -> None:
-    page.set_viewport_size({"width": 375, "height": 812})
-    widths: dict[str, int] = {}
-    for item in NAVIGATION:
-        page.goto(url + item.path)
-        widths[item.path] = width(page)
-
-    assert set(widths.values()) == {375}, widths
-
-
-def test_the_focus_is_visible_on_all_that_can_be_used(url: str, page: Page) -> None:
+def test_pages_without_data_fit_a_phone_and_show_the_focus(url: str, page: Page) -> None:
     page.goto(f"{url}/queues")
     page.wait_for_selector("html[data-ready]")
     hidden: list[str] = []
@@ -138,13 +128,23 @@ def test_the_focus_is_visible_on_all_that_can_be_used(url: str, page: Page) -> N
 
     assert [found for found in hidden if "<body" not in found] == []
 
+    page.set_viewport_size({"width": 375, "height": 812})
+    widths: dict[str, int] = {}
+    for item in NAVIGATION:
+        page.goto(url + item.path)
+        widths[item.path] = width(page)
+
+    assert set(widths.values()) == {375}, widths
+
 
 def background(page: Page) -> str:
     found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
     return found
 
 
-def test_the_theme_follows_the_system_until_the_visitor_chooses(url: str, page: Page) -> None:
+def test_the_theme_follows_the_system_until_the_visitor_chooses_and_so_does_motion(
+    url: str, page: Page, seeded: Seeded
+) -> None:
     light, dark = "rgb(246, 247, 249)", "rgb(12, 15, 20)"
     page.emulate_media(color_scheme="dark")
     page.goto(f"{url}/jobs")
@@ -157,10 +157,6 @@ def test_the_theme_follows_the_system_until_the_visitor_chooses(url: str, page: 
     page.reload()
     assert background(page) == dark
 
-
-def test_nothing_moves_for_a_visitor_who_wants_less_motion(
-    seeded: Seeded, url: str, page: Page
-) -> None:
     page.emulate_media(reduced_motion="reduce")
     page.goto(f"{url}/jobs/{seeded.ready}")
 

@@ -87,16 +87,6 @@ def test_a_dead_letter_that_was_replayed_meanwhile_is_not_dropped(
     assert states(onefold, [job_id]) == {"ready"}
 
 
-def test_nothing_selected_says_what_to_do(onefold: Onefold, visit: Visitor) -> None:
-    bury(onefold, 1)
-    visit.open("/dead?queue=many")
-
-    visit.press("Replay selected")
-
-    assert visit.notice.startswith("!Select one or more")
-    assert visit.at == "/dead?queue=many"
-
-
 @pytest.mark.parametrize(
     ("verb", "after", "words"),
     [("Replay", "ready", "queued again"), ("Drop", "deleted", "dropped")],
@@ -149,5 +139,15 @@ def test_a_tenant_replays_its_own_dead_letters_only(onefold: Onefold, visit: Vis
     assert states(onefold, others) == {"dead"}
 
 
-def test_an_empty_list_says_what_a_dead_letter_is(visit: Visitor) -> None:
+def test_without_dead_letters_or_a_selection_the_page_says_what_to_do(
+    visit: Visitor, onefold: Onefold
+) -> None:
     assert "No job has failed for good." in visit.open("/dead").one(".empty").text
+
+    bury(onefold, 1)
+    visit.open("/dead?queue=many")
+
+    visit.press("Replay selected")
+
+    assert visit.notice.startswith("!Select one or more")
+    assert visit.at == "/dead?queue=many"

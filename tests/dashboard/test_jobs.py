@@ -61,7 +61,7 @@ def test_what_recent_jobs_do_not_have_is_looked_for_in_older_ones_on_request(
     assert "Look further back" not in visit.page.text
 
 
-def test_an_id_finds_its_job_and_another_text_is_an_error_on_the_page(
+def test_an_id_finds_its_job_by_the_filter_and_by_the_search(
     seeded: Seeded, visit: Visitor
 ) -> None:
     assert visit.open(f"/jobs?id={seeded.dead}").keys == [seeded.dead]
@@ -70,8 +70,23 @@ def test_an_id_finds_its_job_and_another_text_is_an_error_on_the_page(
 
     assert "must be" in visit.open("/jobs?id=nonsense").one('[role="alert"]').text
 
+    visit.open(f"/search?q={seeded.dead}")
+    assert visit.at == f"/jobs/{seeded.dead}"
 
-def test_a_long_list_has_pages(onefold: Onefold, visit: Visitor) -> None:
+    visit.open(f"/search?q={seeded.dead[:23]}")
+    assert visit.at == f"/jobs?id={seeded.dead[:23]}"
+    assert seeded.dead in visit.page.keys
+
+
+def test_a_list_says_what_to_do_next_while_it_is_empty_and_has_pages_when_it_is_long(
+    visit: Visitor, onefold: Onefold
+) -> None:
+    assert "onefold.enqueue(" in visit.open("/jobs").one(".empty").text
+
+    visit.open("/jobs?kind=nothing")
+    visit.click("Show all jobs")
+    assert visit.at == "/jobs"
+
     made = [onefold.enqueue("count", {"number": number}).id for number in range(60)]
     first = visit.open("/jobs").keys
 
@@ -80,16 +95,8 @@ def test_a_long_list_has_pages(onefold: Onefold, visit: Visitor) -> None:
     assert visit.at == "/jobs"
 
 
-def test_an_empty_list_says_what_to_do_next(visit: Visitor) -> None:
-    assert "onefold.enqueue(" in visit.open("/jobs").one(".empty").text
-
-    visit.open("/jobs?kind=nothing")
-    visit.click("Show all jobs")
-    assert visit.at == "/jobs"
-
-
-def test_a_completed_job_shows_payload_steps_result_and_duplicates(
-    seeded: Seeded, visit: Visitor
+def test_the_page_of_a_job_shows_payload_steps_result_duplicates_and_each_delivery(
+    seeded: Seeded, visit: Visitor, onefold: Onefold
 ) -> None:
     page = visit.open(f"/jobs/{seeded.completed}")
 
@@ -100,6 +107,16 @@ def test_a_completed_job_shows_payload_steps_result_and_duplicates(
     keys = page.part("Keys")
     assert keys.one(".figure").text == "3"
     assert {f"req-{number}-8c1d" for number in range(3)} == set(keys.texts("li .mono"))
+
+    deliveries = visit.open(f"/jobs/{seeded.dead}").part("Deliveries").all("li")
+
+    attempts = onefold.deliveries.attempts(seeded.dead)
+    assert len(attempts) == 3
+    for shown, attempt in zip(deliveries, reversed(attempts), strict=True):
+        for part in (f"fence {attempt.fence}", attempt.worker or "", "took "):
+            assert part in shown.text
+        assert shown.one(".badge").text == attempt.outcome
+    assert "in charge_card" in deliveries[0].one("pre").text
 
 
 def test_long_values_are_shown_in_part(onefold: Onefold, visit: Visitor) -> None:
@@ -118,20 +135,6 @@ def test_long_values_are_shown_in_part(onefold: Onefold, visit: Visitor) -> None
         text = page.part(part).one("pre").raw
         assert len(text) < LONGEST_JSON + 100
         assert text.endswith("Only the first 20,000 characters are shown.")
-
-
-def test_a_dead_job_shows_each_delivery_with_fence_worker_duration_and_traceback(
-    onefold: Onefold, seeded: Seeded, visit: Visitor
-) -> None:
-    deliveries = visit.open(f"/jobs/{seeded.dead}").part("Deliveries").all("li")
-
-    attempts = onefold.deliveries.attempts(seeded.dead)
-    assert len(attempts) == 3
-    for shown, attempt in zip(deliveries, reversed(attempts), strict=True):
-        for part in (f"fence {attempt.fence}", attempt.worker or "", "took "):
-            assert part in shown.text
-        assert shown.one(".badge").text == attempt.outcome
-    assert "in charge_card" in deliveries[0].one("pre").text
 
 
 @pytest.mark.parametrize("job_id", ["01a1e913-0000-7000-8000-000000000000", "nonsense"])
@@ -221,14 +224,3 @@ def test_a_search_finds_jobs_by_any_property(
     visit.open(f"{search['action']}?{search.one('input')['name']}={text.replace(' ', '+')}")
 
     assert visit.at == found
-
-
-def test_a_search_for_an_id_opens_the_job_and_its_first_digits_list_it(
-    seeded: Seeded, visit: Visitor
-) -> None:
-    visit.open(f"/search?q={seeded.dead}")
-    assert visit.at == f"/jobs/{seeded.dead}"
-
-    visit.open(f"/search?q={seeded.dead[:23]}")
-    assert visit.at == f"/jobs?id={seeded.dead[:23]}"
-    assert seeded.dead in visit.page.keys

@@ -159,7 +159,7 @@ def test_an_edit_changes_the_fields_of_the_form_and_keeps_the_rest(
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_held_queue_says_until_when_and_why_and_the_hold_can_be_ended(
+def test_a_hold_is_ended_a_secret_replaced_and_a_queue_deleted_unless_it_has_jobs(
     onefold: Onefold, visit: Visitor
 ) -> None:
     endpoint = visit.open("/queues/partners").part("Endpoint").text
@@ -171,6 +171,25 @@ def test_a_held_queue_says_until_when_and_why_and_the_hold_can_be_ended(
     assert visit.notice.startswith("The hold is ended")
     found = queue(onefold, "partners")
     assert (found.held_until, found.failures) == (None, 0)
+
+    assert SECRET in visit.open("/queues/payments").one(".secrets").text
+
+    visit.confirm("New secret")
+
+    assert "signed with a new secret" in visit.notice
+    assert [one.secret for one in queue(onefold, "payments").secrets][1:] == [SECRET]
+
+    visit.open("/queues/documents")
+    visit.confirm("Delete")
+    assert visit.notice.startswith("!")
+    assert "documents" in visit.notice
+    assert queue(onefold, "documents").name == "documents"
+
+    visit.open("/queues/payments")
+    visit.confirm("Delete")
+
+    assert visit.notice == "The queue is deleted."
+    assert onefold.queues.get("payments") is None
 
 
 def test_an_endpoint_shows_the_status_of_its_last_push_and_the_job(
@@ -196,33 +215,6 @@ def test_an_endpoint_shows_the_status_of_its_last_push_and_the_job(
     failing = visit.open("/queues/shop").part("Endpoint")
     assert failing.texts(".badge") == ["failing"]
     assert "status 500, notify_shop" in failing.text
-
-
-@pytest.mark.usefixtures("saved")
-def test_a_new_secret_signs_beside_the_old_one(onefold: Onefold, visit: Visitor) -> None:
-    assert SECRET in visit.open("/queues/payments").one(".secrets").text
-
-    visit.confirm("New secret")
-
-    assert "signed with a new secret" in visit.notice
-    assert [one.secret for one in queue(onefold, "payments").secrets][1:] == [SECRET]
-
-
-@pytest.mark.usefixtures("saved")
-def test_a_queue_is_deleted_after_a_confirmation_unless_it_has_jobs(
-    onefold: Onefold, visit: Visitor
-) -> None:
-    visit.open("/queues/documents")
-    visit.confirm("Delete")
-    assert visit.notice.startswith("!")
-    assert "documents" in visit.notice
-    assert queue(onefold, "documents").name == "documents"
-
-    visit.open("/queues/payments")
-    visit.confirm("Delete")
-
-    assert visit.notice == "The queue is deleted."
-    assert onefold.queues.get("payments") is None
 
 
 def test_a_tenant_sees_and_makes_its_own_queues_only(

@@ -136,13 +136,11 @@ def test_the_versions_that_are_called_tested_are_those_of_the_lock() -> None:
     assert set(re.findall(r"(\w+) (\d+\.\d+)", said.lower())) <= locked
 
 
-def test_the_number_of_vanished_workers_is_the_documented_one() -> None:
+def test_numbers_are_the_documented_ones() -> None:
     row = f"| vanished workers in a row that bury a job as poison | {POISON_DELIVERIES} |"
 
     assert row in (DOCS / "reference/settings.md").read_text()
 
-
-def test_the_lease_of_a_worker_is_the_documented_one() -> None:
     settings = worker_settings({})
 
     assert settings.lease == PushSettings().lease == timedelta(seconds=30)

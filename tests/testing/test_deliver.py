@@ -1,6 +1,5 @@
 """`deliver` calls a handler with a real `Run` on a real job, as often as a test wants."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -161,32 +160,17 @@ def test_no_worker_takes_the_job_meanwhile(place: Place) -> None:
         assert [job.state for job in enqueued(onefold)] == ["completed"] * 3
 
 
-def never_job(_: int) -> None: ...
+def test_what_makes_no_sense_is_refused(stage: Stage) -> None:
+    def never_job(number: int) -> None: ...
 
-
-@pytest.mark.parametrize("given", [never_job, "work", None])
-def test_what_is_no_declared_job_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"must be a function with @onefold\.job"):
-        deliver(given, 1)
-    with pytest.raises(InvalidInput, match=r"must be a function with @onefold\.job"):
-        asyncio.run(adeliver(given, 1))
-
-
-@pytest.mark.parametrize("options", [{"times": 0}, {"times": 1.5}, {"attempt": 0}, {"times": 101}])
-def test_numbers_that_make_no_sense_are_refused(stage: Stage, options: dict[str, Any]) -> None:
-    @stage.onefold.job
-    def work() -> None: ...
-
-    with pytest.raises(InvalidInput, match="must be a whole number from 1 to 100"):
-        delivered(stage, work, **options)
-    assert enqueued(stage.onefold) == []
-
-
-def test_arguments_that_do_not_fit_are_refused(stage: Stage) -> None:
-    @stage.onefold.job
-    def work(number: int) -> None: ...
-
+    job = stage.onefold.job(never_job)
+    for given in (never_job, "never_job", None):
+        with pytest.raises(InvalidInput, match=r"must be a function with @onefold\.job"):
+            delivered(stage, given, 1)
+    for options in ({"times": 0}, {"times": 1.5}, {"attempt": 0}, {"times": 101}):
+        with pytest.raises(InvalidInput, match="must be a whole number from 1 to 100"):
+            delivered(stage, job, 1, **options)
     for arguments in (("seven",), (), (1, 2)):
         with pytest.raises(InvalidInput):
-            delivered(stage, work, *arguments)
+            delivered(stage, job, *arguments)
     assert enqueued(stage.onefold) == []
