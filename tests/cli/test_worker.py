@@ -250,44 +250,31 @@ def test_a_process_that_is_killed_is_replaced(start: Start, place: Place) -> Non
 
 
 @pytest.mark.prove
-def test_when_the_supervisor_is_killed_its_processes_stop(
-    start: Start, place: Place, tmp_path: Path
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "signalled twice"])
+def test_supervised_processes_stop_gently_when_the_supervisor_is_killed_or_all_are_signalled(
+    start: Start, place: Place, tmp_path: Path, *, is_killed: bool
 ) -> None:
-    job_id = enqueue(place, "wait_for", path=str(tmp_path / "go"))
-    worker = start("shop:onefold", "--processes", "2")
-    for _ in range(2):
-        worker.wait_for("has started (pid")
-    for _ in range(3):
-        worker.wait_for("lands once", "waiting")
-
-    worker.signal(signal.SIGKILL)
-    for _ in range(2):
-        worker.wait_for("SIGTERM: stopping")
-    (tmp_path / "go").touch()
-
-    assert worker.hear_all().count("has stopped.") == 2
-    assert state(place, job_id) == "completed"
-
-
-@pytest.mark.prove
-def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
-    start: Start, place: Place, tmp_path: Path
-) -> None:
-    """As by a service manager, which signals every process of a group."""
+    """A service manager signals every process of a group."""
     job_id = enqueue(place, "wait_for", path=str(tmp_path / "go"))
     worker = start("shop:onefold", "--processes", "2")
     pids = [pid_in(worker.wait_for("has started (pid")) for _ in range(2)]
     for _ in range(3):
         worker.wait_for("lands once", "waiting")
 
-    for pid in pids:
-        kill(pid, signal.SIGTERM)
-    worker.signal(signal.SIGTERM)
-    worker.wait_for("onefold.supervisor: SIGTERM: stopping")
-    (tmp_path / "go").touch()
-
-    assert worker.end() == 0
-    worker.hear_all()
+    if is_killed:
+        worker.signal(signal.SIGKILL)
+        for _ in range(2):
+            worker.wait_for("SIGTERM: stopping")
+        (tmp_path / "go").touch()
+        assert worker.hear_all().count("has stopped.") == 2
+    else:
+        for pid in pids:
+            kill(pid, signal.SIGTERM)
+        worker.signal(signal.SIGTERM)
+        worker.wait_for("onefold.supervisor: SIGTERM: stopping")
+        (tmp_path / "go").touch()
+        assert worker.end() == 0
+        worker.hear_all()
     assert state(place, job_id) == "completed"
 
 

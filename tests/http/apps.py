@@ -160,18 +160,6 @@ def fastapi_app(shop: Shop) -> fastapi.FastAPI:
     return app
 
 
-def asgi_client(shop: Shop) -> AsgiClient:
-    return AsgiClient(asgi_app(shop))
-
-
-def starlette_client(shop: Shop) -> AsgiClient:
-    return AsgiClient(starlette_app(shop))
-
-
-def fastapi_client(shop: Shop) -> AsgiClient:
-    return AsgiClient(fastapi_app(shop))
-
-
 def bare_fastapi(onefold: Onefold, **defaults: Any) -> tuple[fastapi.FastAPI, FastapiIdempotency]:
     """An application for routes of a test's own."""
     app, idempotency = fastapi.FastAPI(), FastapiIdempotency(onefold, **defaults)

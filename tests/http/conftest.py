@@ -10,9 +10,10 @@ from onefold import Onefold
 from tests.fixtures.colours import Clock, Dialect, Store, clock, pytest_pyfunc_call, store
 from tests.fixtures.connections import Effects, effects
 from tests.fixtures.patience import LOCK
-from tests.http.apps import fastapi_client
+from tests.http.apps import AsgiClient, fastapi_app
 from tests.http.scenario_modes import OURS_SQLITE
 from tests.http.scenario_site import Adapter, Mode, OpenSite, Shop, Site
+from tests.http.sync_apps import WSGI, WsgiClient
 
 __all__ = ["clock", "effects", "pytest_pyfunc_call", "store"]
 
@@ -31,7 +32,7 @@ def dialect(mode: Mode) -> Dialect:
 @pytest.fixture
 def adapter() -> Adapter:
     """The framework; parametrize it to have others."""
-    return fastapi_client
+    return fastapi_app
 
 
 @pytest.fixture
@@ -54,6 +55,7 @@ def open_site(
         elif "takeover" not in options:
             options["takeover"] = "refuse"
         shop = Shop(onefold, mode, effects, options)
-        return Site(shop, adapter(shop))
+        made = WsgiClient if adapter in WSGI else AsgiClient
+        return Site(shop, made(adapter(shop)))
 
     return open_it

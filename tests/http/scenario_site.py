@@ -252,5 +252,6 @@ class Site:
             await asyncio.wait({first, reached})
 
 
-Adapter: TypeAlias = Callable[[Shop], Client]
+Adapter: TypeAlias = Callable[[Shop], Any]
+"""Makes an application of a shop."""
 OpenSite: TypeAlias = Callable[..., Awaitable[Site]]

@@ -191,13 +191,4 @@ def django_app(shop: Shop) -> DjangoSite:
     )
 
 
-def wsgi_client(shop: Shop) -> WsgiClient:
-    return WsgiClient(wsgi_app(shop))
-
-
-def flask_client(shop: Shop) -> WsgiClient:
-    return WsgiClient(flask_app(shop))
-
-
-def django_client(shop: Shop) -> WsgiClient:
-    return WsgiClient(django_app(shop))
+WSGI = (wsgi_app, flask_app, django_app)

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from onefold import LeaseLost
-from tests.http.apps import asgi_client, fastapi_client, starlette_client
+from tests.http.apps import asgi_app, fastapi_app, starlette_app
 from tests.http.scenario_modes import LEASED_SQLITE
 from tests.http.scenario_site import OpenSite
-from tests.http.sync_apps import django_client, flask_client, wsgi_client
+from tests.http.sync_apps import django_app, flask_app, wsgi_app
 from tests.kill.workers import until
 
 SHORT = timedelta(seconds=0.3)
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str),
     pytest.mark.parametrize(
         "adapter",
-        [asgi_client, starlette_client, fastapi_client, wsgi_client, flask_client, django_client],
+        [asgi_app, starlette_app, fastapi_app, wsgi_app, flask_app, django_app],
     ),
 ]
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from tests.fixtures.colours import Clock
-from tests.http.apps import asgi_client, fastapi_client, starlette_client
+from tests.http.apps import asgi_app, fastapi_app, starlette_app
 from tests.http.scenario_modes import (
     BLOCKING_LIBRARIES,
     DJANGO,
@@ -19,25 +19,25 @@ from tests.http.scenario_modes import (
     PLAIN,
 )
 from tests.http.scenario_site import BOB, LONG, Mode, OpenSite
-from tests.http.sync_apps import django_client, flask_client, wsgi_client
+from tests.http.sync_apps import django_app, flask_app, wsgi_app
 
 SHORT = timedelta(milliseconds=200)
 """How long SQLite waits for its one lock where a test knows that it is held."""
 
 # Each framework once, joined or leased; then with the libraries of applications.
 SITES = [
-    *product([fastapi_client], [OURS_POSTGRES, LEASED_SQLITE]),
-    (starlette_client, OURS_SQLITE),
-    (asgi_client, LEASED_POSTGRES),
-    (wsgi_client, OURS_SQLITE),
-    (flask_client, LEASED_SQLITE),
-    (django_client, DJANGO[1]),
+    *product([fastapi_app], [OURS_POSTGRES, LEASED_SQLITE]),
+    (starlette_app, OURS_SQLITE),
+    (asgi_app, LEASED_POSTGRES),
+    (wsgi_app, OURS_SQLITE),
+    (flask_app, LEASED_SQLITE),
+    (django_app, DJANGO[1]),
 ]
 MORE = [
-    *product([fastapi_client], [OURS_SQLITE, LEASED_POSTGRES, *LIBRARIES]),
-    *product([flask_client], [*PLAIN, *BLOCKING_LIBRARIES]),
-    *product([wsgi_client, django_client], [LEASED_SQLITE, LEASED_POSTGRES]),
-    *product([django_client], DJANGO),
+    *product([fastapi_app], [OURS_SQLITE, LEASED_POSTGRES, *LIBRARIES]),
+    *product([flask_app], [*PLAIN, *BLOCKING_LIBRARIES]),
+    *product([wsgi_app, django_app], [LEASED_SQLITE, LEASED_POSTGRES]),
+    *product([django_app], DJANGO),
 ]
 
 pytestmark = pytest.mark.parametrize(

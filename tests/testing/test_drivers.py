@@ -325,6 +325,8 @@ def test_a_function_with_a_connection_or_a_session(shop: Shop) -> None:
     engine = create_engine(_alchemy(_url(shop), "pysqlite", "psycopg"), poolclass=NullPool)
     for connect in (shop.connect, sessionmaker(engine)):
         _is_checked(function, database=_url(shop), connect=connect)
+    # By default, the usual driver opens one.
+    _is_checked(function, database=_url(shop))
 
 
 async def _apsycopg(shop: Shop) -> Any:
@@ -358,22 +360,11 @@ def test_an_async_function_with_a_connection(
             await connection.execute(sql)
 
     _is_checked(function, database=_url(shop), connect=lambda: connect(shop))
-
-
-@pytest.mark.parametrize("shop", ["sqlite", "postgres"], indirect=True)
-def test_the_usual_driver_opens_the_connection_by_itself(shop: Shop) -> None:
-    def function(connection: Any, sql: str) -> None:
-        connection.execute(sql)
-
-    async def afunction(connection: Any, sql: str) -> None:
-        await connection.execute(sql)
-
-    _is_checked(function, database=_url(shop))
-    if _url(shop).startswith("postgresql"):
-        _is_checked(afunction, database=_url(shop))
-    else:
+    if connect is _apsycopg:
+        _is_checked(function, database=_url(shop))
+    elif connect is _aiosqlite:
         with pytest.raises(UsageError, match="give connect="):
-            assert_idempotent(afunction, ONCE, database=_url(shop))
+            assert_idempotent(function, ONCE, database=_url(shop))
 
 
 # --- transactions that are left open --------------------------------------------------------------

@@ -2,6 +2,6 @@
 
 from tests.fixtures.place import place, postgres_place
 from tests.fixtures.shards import empty
-from tests.http.processes.site import postgres_site, site
+from tests.http.processes.site import site
 
-__all__ = ["empty", "place", "postgres_place", "postgres_site", "site"]
+__all__ = ["empty", "place", "postgres_place", "site"]

@@ -168,11 +168,3 @@ def site(place: Place, tmp_path: Path) -> Iterator[Site]:
     made = Site(place, tmp_path)
     yield made
     made.close()
-
-
-@pytest.fixture
-def postgres_site(postgres_place: Place, tmp_path: Path) -> Iterator[Site]:
-    """PostgreSQL alone."""
-    made = Site(postgres_place, tmp_path)
-    yield made
-    made.close()

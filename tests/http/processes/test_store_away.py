@@ -9,6 +9,7 @@ from tests.faults.proxy import Proxy
 from tests.fixtures.place import Place
 from tests.http.processes.site import Said, Site
 
+pytestmark = pytest.mark.parametrize("place", ["postgres"], indirect=True)
 PATIENCE = timedelta(seconds=0.5)
 
 
@@ -21,9 +22,9 @@ def proxy(postgres_url: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def far(postgres_place: Place, proxy: Proxy) -> Place:
+def far(place: Place, proxy: Proxy) -> Place:
     """The database, by that wire."""
-    return postgres_place._replace(url=proxy.url)
+    return place._replace(url=proxy.url)
 
 
 def check_away(said: Said, code: str) -> None:
@@ -32,9 +33,8 @@ def check_away(said: Said, code: str) -> None:
 
 
 def test_h149_a_handler_whose_lease_cannot_be_renewed_is_told_and_cannot_settle(
-    postgres_site: Site, far: Place, proxy: Proxy
+    site: Site, far: Place, proxy: Proxy
 ) -> None:
-    site = postgres_site
     _, call = site.held("/watchful", "k", place=far, patience=PATIENCE)
 
     proxy.close()
@@ -48,9 +48,8 @@ def test_h149_a_handler_whose_lease_cannot_be_renewed_is_told_and_cannot_settle(
 
 @pytest.mark.prove
 def test_h153_a_store_that_goes_away_at_the_end_means_undone_where_all_is_one_commit(
-    postgres_site: Site, far: Place, proxy: Proxy
+    site: Site, far: Place, proxy: Proxy
 ) -> None:
-    site = postgres_site
     _, call = site.held("/joined", "k", place=far, patience=PATIENCE, at="effected")
 
     proxy.close()
