@@ -153,7 +153,7 @@ def _using(name_of: Any, use: Any) -> Twins:
     return make
 
 
-ALL |= {name: _using(*use) for name, use in USES.items()}
+ALL.update({name: _using(*use) for name, use in USES.items()})
 
 
 @twins
