@@ -52,7 +52,7 @@ docs: $(VENV)/.dev ## build the documentation site into site/ (SERVE=1: serve it
 
 screenshots: $(VENV)/.dev ## write the pictures of the dashboard into docs/images
 	@mkdir -p docs/images
-	$(BIN)/pytest -n 0 tests/dashboard/screenshots.py
+	$(BIN)/pytest -n 0 -p tests.conftest tools/screenshots.py
 
 reference: $(VENV)/.dev ## write the generated parts of docs/reference: events, help of commands
 	$(BIN)/python tools/reference.py

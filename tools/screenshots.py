@@ -1,4 +1,4 @@
-"""Writes the pictures of the documentation: `make screenshots`. Not part of the test run."""
+"""Write the pictures of the documentation: `make screenshots`, with the fixtures of the tests."""
 
 import base64
 import struct
@@ -10,11 +10,14 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from onefold import Onefold
+from tests.dashboard.conftest import browser, onefold, seeded, store, url
 from tests.dashboard.seed import Seeded, in_thread
 from tests.dashboard.seed_keys import detail, fill_day, save_queues, save_workers, seed_keys
-from tests.fixtures.colours import Store
+from tests.fixtures.colours import Dialect, Store
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+__all__ = ["browser", "onefold", "seeded", "store", "url"]
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 LIMIT = 80_000
 """Bytes of a picture."""
 
@@ -69,6 +72,12 @@ def compressed(picture: bytes, page: Page) -> bytes:
 
 
 Theme: TypeAlias = Literal["light", "dark"]
+
+
+@pytest.fixture
+def dialect() -> Dialect:
+    """The pictures do not know the database."""
+    return "sqlite"
 
 
 @pytest.fixture
