@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from contextlib import contextmanager
@@ -58,15 +57,3 @@ def test_the_server_of_another_folder_is_left_alone(
     stop(other)
 
     assert left_behind.poll() is None
-
-
-def test_the_server_of_another_user_is_told_of(
-    tmp_path: Path, left_behind: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_pid: int, _signal: int) -> None:
-        raise PermissionError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "kill", refuse)
-        with pytest.raises(SystemExit, match=f"another user's.* {left_behind.pid}"):
-            stop(tmp_path)

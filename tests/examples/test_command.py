@@ -72,13 +72,6 @@ def test_an_example_uses_a_file_where_it_is_told_of_no_database(tmp_path: Path) 
     assert (tmp_path / "examples.db").exists()
 
 
-def test_an_example_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
-    done = _run("prayer", tmp_path)
-
-    assert done.returncode == 1
-    assert "python -m examples.handlers existence_check|upsert" in done.stderr
-
-
 FOLDER = Path(examples.__file__).parent / "handlers"
 PAGE = FOLDER.parent.parent / "docs/how-to/idempotent-handlers.md"
 MODULES = [path for path in sorted(FOLDER.glob("*.py")) if "@onefold.job" in path.read_text()]

@@ -1,5 +1,6 @@
 """What only Starlette has: endpoints that are classes, plain functions, mounts."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -157,35 +158,34 @@ class Shifted(Route):
         return super().matches({**scope, "path": scope["path"].removeprefix("/v1")})
 
 
-def placed(place: str, pay: Any) -> Starlette:
-    """An application with a route at that place."""
-    methods = ["POST"]
-    match place:
-        case "fixed":
-            return Starlette(routes=[Route("/pay", pay, methods=methods)])
-        case "template":
-            return Starlette(routes=[Route("/{order}/pay", pay, methods=methods)])
-        case "mount":
-            return Starlette(routes=[Mount("/shop", routes=[Route("/pay", pay, methods=methods)])])
-        case "middleware inside":
-            routes = [Route("/pay", pay, methods=methods)]
-            return Starlette(routes=routes, middleware=[Middleware(Unversioned)])
-        case _:
-            return Starlette(routes=[Shifted("/pay", pay, methods=methods)])
+POST = ["POST"]
+PLACES: dict[str, tuple[str, Callable[[Any], Starlette]]] = {
+    "fixed": ("/pay", lambda pay: Starlette(routes=[Route("/pay", pay, methods=POST)])),
+    "template": (
+        "/7/pay",
+        lambda pay: Starlette(routes=[Route("/{order}/pay", pay, methods=POST)]),
+    ),
+    "mount": (
+        "/shop/pay",
+        lambda pay: Starlette(routes=[Mount("/shop", routes=[Route("/pay", pay, methods=POST)])]),
+    ),
+    "middleware inside": (
+        "/v1/pay",
+        lambda pay: Starlette(
+            routes=[Route("/pay", pay, methods=POST)], middleware=[Middleware(Unversioned)]
+        ),
+    ),
+    "route of another class": (
+        "/v1/pay",
+        lambda pay: Starlette(routes=[Shifted("/pay", pay, methods=POST)]),
+    ),
+}
+"""Where a request finds a route, and an application with it."""
 
 
-@pytest.mark.parametrize(
-    ("path", "place"),
-    [
-        ("/pay", "fixed"),
-        ("/7/pay", "template"),
-        ("/shop/pay", "mount"),
-        ("/v1/pay", "middleware inside"),
-        ("/v1/pay", "route of another class"),
-    ],
-)
+@pytest.mark.parametrize(("path", "placed"), PLACES.values(), ids=PLACES)
 async def test_h002_without_an_optional_key_the_transaction_is_ended_wherever_the_route_is(
-    onefold: Onefold, effects: Effects, path: str, place: str
+    onefold: Onefold, effects: Effects, path: str, placed: Callable[[Any], Starlette]
 ) -> None:
     idempotency, runs = Idempotency(onefold), [0]
 
@@ -195,7 +195,7 @@ async def test_h002_without_an_optional_key_the_transaction_is_ended_wherever_th
         await once.connection.execute(effects.insert(runs[0]))
         return PlainTextResponse("paid", 500 if runs[0] == 2 else 200)
 
-    app = placed(place, pay)
+    app = placed(pay)
     idempotency.install(app)
     for _ in range(3):
         await Talk(app, part(), path=path, key=None).run()
