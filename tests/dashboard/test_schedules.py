@@ -146,6 +146,8 @@ def test_a_worker_appears_with_the_job_that_it_runs_and_disappears_when_it_stops
 
 def test_only_the_operator_sees_workers(onefold: Onefold, visit: Visitor) -> None:
     save_workers(onefold)
+    for app in (onefold, onefold.tenant("acme")):
+        app.enqueue("count", {})
     visit.log_in("read")
     overview = visit.page.part("Workers")
     assert (overview.one(".figure").text, "web-1:3120" in overview.text) == ("2", True)
@@ -155,6 +157,7 @@ def test_only_the_operator_sees_workers(onefold: Onefold, visit: Visitor) -> Non
 
     visit.log_in("admin", "acme")
 
+    assert "Largest backlogs" in visit.page.texts("h2")
     assert "Workers" not in visit.page.texts("nav a") + visit.page.texts("h2")
     visit.open("/workers")
     assert visit.status == 403

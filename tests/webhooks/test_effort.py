@@ -67,6 +67,9 @@ def standard(*signatures: str, prefix: str = "webhook") -> HttpRequest:
     return request(**{f"{prefix}_{name}": value for name, value in headers.items()})
 
 
+svix = partial(standard, prefix="svix")
+
+
 def stripe(*signatures: str) -> HttpRequest:
     return request(stripe_signature=",".join([f"t={senders.seconds(NOW)}", *signatures]))
 
@@ -80,13 +83,7 @@ BAD_V1, BAD_V1A, BAD_STRIPE = f"v1,{'A' * 43}=", f"v1a,{'A' * 86}==", f"v1={'0' 
     ("provider", "header", "bad", "good", "most"),
     [
         (StandardWebhooks(WHSEC), standard, BAD_V1, GOOD_V1, ["mac"]),
-        (
-            StandardWebhooks([OTHER, WHSEC]),
-            partial(standard, prefix="svix"),
-            BAD_V1,
-            GOOD_V1,
-            ["mac"] * 2,
-        ),
+        (StandardWebhooks([OTHER, WHSEC]), svix, BAD_V1, GOOD_V1, ["mac"] * 2),
         (StandardWebhooks(WHPK), standard, BAD_V1A, "", ["verify"] * 16),
         (StandardWebhooks([WHSEC, WHPK]), standard, BAD_V1A, GOOD_V1, ["mac"] + ["verify"] * 15),
         (PushedJobs(WHSEC), standard, BAD_V1, "", ["mac"]),
