@@ -78,19 +78,14 @@ def test_a_full_disk_is_one_sentence_also_for_the_help(tmp_path: Path) -> None:
 
 def test_an_output_may_be_closed_and_lack_a_character(sqlite_url: str, tmp_path: Path) -> None:
     with Place(sqlite_url).open() as onefold:
-        onefold.enqueue("email")
+        onefold.enqueue("\N{SNOWMAN}")
+
     command = f"{ONEFOLD} status --database {sqlite_url} >&-"
-
     done = run_apart("bash", "-c", command, folder=tmp_path)
-
     assert (done.returncode, done.stderr) == (0, "")
 
-    with Place(sqlite_url).open() as onefold:
-        onefold.enqueue("\N{SNOWMAN}")
-    command = (ONEFOLD, "jobs", "--json", "--database", sqlite_url)
-
-    done = run_apart(*command, folder=tmp_path, PYTHONIOENCODING="ascii")
-
+    jobs = (ONEFOLD, "jobs", "--json", "--database", sqlite_url)
+    done = run_apart(*jobs, folder=tmp_path, PYTHONIOENCODING="ascii")
     assert [job["kind"] for job in json.loads(done.stdout)["jobs"]] == ["\N{SNOWMAN}"]
 
 
