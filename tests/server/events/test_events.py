@@ -76,12 +76,11 @@ async def test_a_count_is_not_missed_between_two_streams(
         assert (await stream.event()).data["ready"] == 1
 
 
-async def test_an_event_that_nobody_knows_is_refused(api: Api) -> None:
+async def test_an_event_that_nobody_knows_and_a_head_of_what_never_ends_are_refused(
+    api: Api,
+) -> None:
     told = (await api("GET", "/v1/events?event=job.vanished")).problem(400, "invalid_input")
     assert told["field"] == "event"
-
-
-async def test_a_head_of_what_never_ends_is_refused(api: Api) -> None:
     reply = await api("HEAD", "/v1/events")
     assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
 
@@ -140,20 +139,9 @@ async def test_a_drain_ends_it_with_a_word(api: Api) -> None:
 
         assert (await stream.event()).name == "stopping"
         assert await stream.piece() is None
-
-
-async def test_who_comes_while_the_server_stops_is_told_at_once(api: Api) -> None:
-    api.app.drain()
+    # Who comes while the server stops is told at once.
     async with Stream(api) as stream:
         assert (await stream.event()).name == "stopping"
-
-
-async def test_who_leaves_is_forgotten(api: Api) -> None:
-    async with Stream(api) as stream:
-        await listening(api, stream)
-        assert api.app.feed.listeners == 1
-
-    assert api.app.feed.listeners == 0
 
 
 async def test_there_is_room_for_so_many(api: Api) -> None:

@@ -4,8 +4,6 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from onefold import Onefold, Retention
 from onefold.model.ids import milliseconds_of
 from onefold.model.wire import iso_of
@@ -59,13 +57,11 @@ async def test_the_job_has_the_queue_as_its_kind_and_the_settings_of_the_queue(a
     assert [end.retry_in for end in ended] == [7 * SECOND, SECOND]
 
 
-@pytest.mark.parametrize("payload", [None, 0, "text", [], [1], {}, True])
-async def test_any_json_is_a_payload(api: Api, payload: Any) -> None:
+async def test_any_json_is_a_payload(api: Api) -> None:
     await api.queue()
-
-    said = await api.publish(payload)
-
-    assert (await api.job(said["id"]))["payload"] == payload
+    payloads: list[Any] = [None, 0, "text", [], [1], {}, True]
+    for payload in payloads:
+        assert (await api.job((await api.publish(payload))["id"]))["payload"] == payload
 
 
 async def test_the_header_is_the_key(api: Api) -> None:
@@ -78,17 +74,11 @@ async def test_the_header_is_the_key(api: Api) -> None:
     assert (first.status, again.status, both.status) == (201, 200, 200)
     assert first.json["id"] == again.json["id"] == both.json["id"]
     assert (await api.job(first.json["id"]))["idempotencyKey"] == "k1"
-
-
-async def test_two_keys_that_differ_are_refused(api: Api) -> None:
-    await api.queue()
-
-    reply = await api("POST", JOBS, {"payload": {}, "idempotencyKey": "a"}, Idempotency_Key="b")
-
-    told = reply.problem(400, "invalid_input")
+    differ = await api("POST", JOBS, {"payload": {}, "idempotencyKey": "a"}, Idempotency_Key="b")
+    told = differ.problem(400, "invalid_input")
     assert told["field"] == "idempotencyKey"
     assert "Idempotency-Key" in told["detail"]
-    assert await _count(api.onefold) == 0
+    assert await _count(api.onefold) == 1
 
 
 async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:

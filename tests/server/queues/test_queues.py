@@ -8,12 +8,6 @@ from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 
 
-async def test_a_put_can_pause_and_resume(api: Api) -> None:
-    assert (await api("PUT", "/v1/queues/payments", {"paused": True})).json["paused"]
-    assert (await api("GET", "/v1/queues/payments")).json["paused"]
-    assert not (await api("PUT", "/v1/queues/payments", {"paused": False})).json["paused"]
-
-
 async def test_a_refused_address_names_the_flag_that_allows_it(api: Api) -> None:
     reply = await api("PUT", "/v1/queues/payments", {"endpoint": "http://127.0.0.1/hook"})
 

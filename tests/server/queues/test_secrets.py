@@ -12,12 +12,10 @@ NOW = datetime(2020, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-async def test_a_queue_with_an_endpoint_gets_a_secret_and_one_without_has_none(api: Api) -> None:
+async def test_a_queue_with_an_endpoint_has_a_secret_that_a_look_at_it_does_not_show(
+    api: Api,
+) -> None:
     assert (await api("PUT", "/v1/queues/pulled", {})).json["signingSecret"] is None
-    assert (await api("PUT", "/v1/queues/pushed", ENDPOINT)).json["signingSecret"]
-
-
-async def test_a_look_at_a_queue_does_not_show_its_secret(api: Api) -> None:
     secret = (await api("PUT", "/v1/queues/q", ENDPOINT)).json["signingSecret"]
 
     for path in ("/v1/queues/q", "/v1/queues"):
@@ -53,36 +51,20 @@ async def test_of_two_rotations_at_once_both_secrets_sign(api: Api) -> None:
     signing = (await api("GET", "/v1/queues/q/secret")).json["secrets"]
     assert len(told) == 3
     assert told < {each["secret"] for each in signing}
-
-
-async def test_a_secret_that_is_none_is_refused_by_its_name(api: Api) -> None:
-    await api("PUT", "/v1/queues/q", ENDPOINT)
     reply = await api("POST", "/v1/queues/q/secret", {"signingSecret": "short"})
     assert reply.problem(400, "invalid_input")["field"] == "signingSecret"
 
 
-def signed_by(*secrets: SigningSecret) -> QueueSettings:
-    return QueueSettings(signing_secret=secrets[0].secret, previous_secrets=secrets[1:])
-
-
-def test_a_rotation_makes_no_old_secret_live_longer() -> None:
-    soon = SigningSecret("old", NOW + timedelta(minutes=1))
-    settings = signed_by(SigningSecret("present"), soon, SigningSecret("over", NOW))
+def test_a_rotation_makes_no_old_secret_live_longer_and_a_known_one_the_newest() -> None:
+    soon, over = SigningSecret("old", NOW + timedelta(minutes=1)), SigningSecret("over", NOW)
+    settings = QueueSettings(signing_secret="present", previous_secrets=(soon, over))
+    present = SigningSecret("present", NOW + HOUR)
 
     signing = settings.rotated("new", now=NOW, overlap=HOUR).secrets
+    known = settings.rotated("old", now=NOW, overlap=HOUR).secrets
 
-    assert signing == (SigningSecret("new"), SigningSecret("present", NOW + HOUR), soon)
-
-
-def test_a_secret_that_is_known_becomes_the_newest() -> None:
-    settings = signed_by(SigningSecret("a"), SigningSecret("b", NOW + HOUR))
-
-    signing = settings.rotated("b", now=NOW, overlap=HOUR).secrets
-
-    assert signing == (SigningSecret("b"), SigningSecret("a", NOW + HOUR))
-
-
-def test_many_rotations_keep_so_many_secrets() -> None:
+    assert signing == (SigningSecret("new"), present, soon)
+    assert known == (SigningSecret("old"), present)
     settings = QueueSettings()
     for number in range(2 * SECRETS):
         settings = settings.rotated(str(number), now=NOW, overlap=HOUR)

@@ -75,17 +75,6 @@ def test_a_call_has_the_api_key_that_was_entered(onefold: Onefold, visitor: Brow
         assert page.evaluate("Object.values({...localStorage, ...sessionStorage})") == []
 
 
-def test_a_group_opens_and_a_call_opens_by_keyboard(
-    onefold: Onefold, visitor: BrowserContext
-) -> None:
-    with opened(visitor, server(onefold)) as page:
-        control = page.locator(f"{PUBLISH} .opblock-summary-control")
-        control.focus()
-        page.keyboard.press("Enter")
-
-        expect(control).to_have_attribute("aria-expanded", "true")
-
-
 @pytest.mark.prove
 def test_the_page_follows_the_colours_of_the_system(
     onefold: Onefold, visitor: BrowserContext

@@ -33,6 +33,15 @@ async def again(api: Api, clock: Clock) -> Job:
     return job
 
 
+async def end(api: Api, job: Job, how: str) -> None:
+    if how == "cancelled":
+        await api.onefold.acancel(job.id)
+    elif how == "completed":
+        await api.onefold.deliveries.afinish([job])
+    else:
+        await api.onefold.deliveries.aretry([job], after=MINUTE)
+
+
 async def put(api: Api, job: Job, action: str, name: str = "charge", **members: Any) -> Reply:
     body = {"action": action, "fence": job.fence, **members}
     return await api("PUT", f"/v1/jobs/{job.id}/steps/{name}", body)
@@ -53,7 +62,9 @@ async def test_a_step_is_begun_done_and_remembered(api: Api, clock: Clock) -> No
     assert (rerun.status, rerun.json["result"]) == (200, {"receipt": 7})
 
 
-async def test_a_begin_that_is_sent_again_finds_its_own(api: Api) -> None:
+async def test_a_begin_that_is_sent_again_finds_its_own_and_a_finish_is_heard_once(
+    api: Api,
+) -> None:
     job, attempt = await delivered(api), str(uuid4())
 
     first = await put(api, job, "begin", attempt=attempt)
@@ -64,17 +75,12 @@ async def test_a_begin_that_is_sent_again_finds_its_own(api: Api) -> None:
     assert first.json == resent.json
     other.problem(409, "busy")
 
+    finished = await put(api, job, "finish", attempt=attempt, result=1)
+    again = await put(api, job, "finish", attempt=attempt, result=1)
+    late = await put(api, job, "finish", attempt=str(uuid4()), result=2)
 
-async def test_a_finish_that_is_sent_again_is_heard_once(api: Api) -> None:
-    job, attempt = await delivered(api), str(uuid4())
-    await put(api, job, "begin", attempt=attempt)
-
-    first = await put(api, job, "finish", attempt=attempt, result=1)
-    resent = await put(api, job, "finish", attempt=attempt, result=1)
-    other = await put(api, job, "finish", attempt=str(uuid4()), result=2)
-
-    assert first.json == resent.json
-    other.problem(409, "lease_lost")
+    assert finished.json == again.json
+    late.problem(409, "lease_lost")
 
 
 async def test_a_delivery_that_has_lost_its_job_writes_nothing(api: Api, clock: Clock) -> None:
@@ -101,12 +107,7 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
     told = await put(api, job, "finish", "told", attempt=attempt, result=1)
     await put(api, job, "begin", "lost", attempt=attempt, unsafe=True)
     lost = await put(api, job, "fail", "lost", attempt=attempt, error=FAILURE)
-    if ends == "cancelled":
-        await api.onefold.acancel(job.id)
-    elif ends == "completed":
-        await api.onefold.deliveries.afinish([job])
-    else:
-        await api.onefold.deliveries.aretry([job], after=MINUTE)
+    await end(api, job, ends)
 
     words: list[tuple[str, str, Any]] = [
         ("finish", "charge", {"result": 1}),
@@ -144,14 +145,10 @@ async def test_a_delivery_that_ends_between_the_read_and_the_write_of_a_step_wri
             )
         )
     )
-    if ends == "cancelled":
-        await api.onefold.acancel(job.id)
-    elif ends == "completed":
-        await api.onefold.deliveries.afinish([job])
-    elif ends == "queued again":
-        await api.onefold.deliveries.aretry([job], after=MINUTE)
-    else:
+    if ends == "taken over":
         await again(api, clock)
+    else:
+        await end(api, job, ends)
 
     procedure: Any = step.begin(takeover="rerun")
     if action.startswith("finish"):
@@ -191,13 +188,9 @@ async def test_a_step_that_failed_for_good_is_not(api: Api) -> None:
     told = begun.problem(409, "step_failed")
     assert (told["step"], told["errorType"], told["reason"]) == ("charge", *FAILURE.values())
     finished.problem(409, "lease_lost")
-
-
-async def test_a_step_that_is_done_cannot_fail_any_more(api: Api) -> None:
-    job = await delivered(api)
-    await put(api, job, "finish", result=1)
-
-    (await put(api, job, "fail", error=FAILURE)).problem(409, "lease_lost")
+    # Nor does one that is done fail any more.
+    await put(api, job, "finish", "done", result=1)
+    (await put(api, job, "fail", "done", error=FAILURE)).problem(409, "lease_lost")
 
 
 async def test_steps_of_one_name_are_told_apart_by_key_or_place(api: Api) -> None:
