@@ -3,8 +3,6 @@
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -51,24 +49,6 @@ async def test_filters_say_which(api: Api, clock: Clock) -> None:
     assert await letters(api, "?reason=poison") == [tagged]
     assert await letters(api, f"?endedBefore={quote(clock().isoformat())}") == []
     assert len(await letters(api, f"?endedFrom={quote(clock().isoformat())}")) == 2
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ("limit=0", "limit"),
-        ("limit=101", "limit"),
-        ("after=nonsense", "after"),
-        ("endedFrom=2020-01-01T00:00:00", "endedFrom"),
-        ("kind=a&kind=b", "kind"),
-        ("reason=%00", "reason"),
-    ],
-)
-async def test_filters_that_are_none_are_refused_by_name(api: Api, query: str, field: str) -> None:
-    await api.queue()
-    told = (await api("GET", f"{DEAD}?{query}")).problem(400, "invalid_input")
-    assert told["field"] == field
 
 
 async def test_a_completed_job_only_afresh(api: Api) -> None:

@@ -185,36 +185,6 @@ async def test_a_fence_that_is_none_is_refused(api: Api, fence: str) -> None:
     assert reply.problem(400, "invalid_input")["field"] == "Onefold-Fence"
 
 
-@pytest.mark.parametrize("dialect", ["sqlite"])
-@pytest.mark.parametrize(
-    ("word", "body", "field"),
-    [
-        ("defer", {}, "retryAfter"),
-        ("defer", {"retryAfter": -1}, "retryAfter"),
-        ("defer", {"retryAfter": "60"}, "retryAfter"),
-        ("defer", {"retryAfter": 1e300}, "retryAfter"),
-        ("defer", {"retryAfter": 1, "scope": "world"}, "scope"),
-        ("nack", {"retryable": "no"}, "retryable"),
-        ("nack", {"reason": 5}, "reason"),
-        ("nack", {"reason": "a\0b"}, "reason"),
-        ("nack", {"reason": "x" * 20_000}, "reason"),
-        ("ack", {"fence": 0}, "fence"),
-        ("ack", {"fence": 2**63}, "fence"),
-        ("ack", {"outcome": "fine"}, "outcome"),
-        ("heartbeat", {"lease": -5}, "lease"),
-    ],
-)
-async def test_words_that_cannot_be_understood_are_refused_by_their_place(
-    api: Api, word: str, body: Any, field: str
-) -> None:
-    job = await delivered(api)
-
-    reply = await said(api, job, word, body)
-
-    assert reply.problem(400, "invalid_input")["field"] == field
-    assert (await api.job(job.id))["state"] == "running"
-
-
 async def test_the_key_of_one_delivery_does_not_speak_for_another(api: Api) -> None:
     """Also where the fence stands in the header, beside a body that is the same."""
     job = await delivered(api)

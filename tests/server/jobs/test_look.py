@@ -5,12 +5,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec import to_builtins
 
 from onefold.model.ids import milliseconds_of
 from onefold.model.wire import iso, iso_of
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
-from tests.fixtures.wire import exact
 
 SECOND = timedelta(seconds=1)
 NOBODY = "0196a000-0000-7000-8000-000000000000"
@@ -58,9 +58,9 @@ async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) 
     assert (running["status"], running["state"]) == ("processing", "running")
     assert running["attempts"] == 2
     assert len(running["history"]) == 2
-    assert running["leaseUntil"] == exact(clock.now + timedelta(seconds=59))
+    assert running["leaseUntil"] == to_builtins(clock.now + timedelta(seconds=59))
     assert (job["status"], job["attempts"], job["fence"]) == ("completed", 2, 3)
-    assert (job["completedAt"], job["endedAt"]) == (iso(clock.now), exact(clock.now))
+    assert (job["completedAt"], job["endedAt"]) == (iso(clock.now), to_builtins(clock.now))
     assert job["result"] == {"receipt": 7}
     assert job["leaseUntil"] is None
     assert [
@@ -155,31 +155,6 @@ async def test_jobs_are_found_by_filter_a_page_at_a_time(api: Api) -> None:
     assert await found("?state=dead&state=completed") == []
     assert await found("?createdFrom=2020-01-01T00:00:00Z") == every
     assert await found("?createdBefore=2020-01-01T00:00:00Z") == []
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"])
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ("limit=0", "limit"),
-        ("limit=101", "limit"),
-        ("limit=many", "limit"),
-        ("limit=1&limit=2", "limit"),
-        ("status=sleeping", "status"),
-        ("status=ready&state=dead", "status"),
-        ("after=nonsense", "after"),
-        ("createdFrom=yesterday", "createdFrom"),
-        ("createdFrom=2020-01-01T00:00:00", "createdFrom"),
-        ("colour=red", "colour"),
-        ("queue=a%00b", "queue"),
-        ("queue={acme}payments", "queue"),
-        ("newestFirst=maybe", "newestFirst"),
-    ],
-)
-async def test_a_filter_that_cannot_be_is_refused_by_name(api: Api, query: str, field: str) -> None:
-    reply = await api("GET", f"/v1/jobs?{query}")
-
-    assert reply.problem(400, "invalid_input")["field"] == field
 
 
 async def test_a_job_that_waits_says_why_with_the_name_of_its_queue_as_its_tenant_knows_it(

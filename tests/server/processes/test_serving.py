@@ -254,7 +254,7 @@ def test_a_stop_lets_requests_in_flight_come_to_their_end(place: Place, serve: S
     assert server.ask("GET", "/healthz").status == 200
 
     server.terminate()
-    until(lambda: _is_refused(server), "the server still takes connections")
+    until(lambda: not server.is_open(), "the server still takes connections")
     connection.send(CHARGE[-1:])
     answer = told(connection.getresponse())
 
@@ -278,11 +278,3 @@ def test_a_stop_writes_down_what_was_still_to_be_noted(place: Place, serve: Serv
     with place.open() as onefold:
         (holder,) = onefold.keys.why("k").holders
     assert holder.suppressed.count == 1
-
-
-def _is_refused(server: Serving) -> bool:
-    try:
-        socket.create_connection((HOST, server.port), timeout=PATIENCE).close()
-    except OSError:
-        return True
-    return False

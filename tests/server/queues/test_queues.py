@@ -49,38 +49,6 @@ async def test_what_is_not_there_is_said_not_to_be(api: Api, method: str, path: 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"endpoint": "ftp://example.com"}, "endpoint"),
-        ({"endpoint": "http://2130706433/"}, "endpoint"),
-        ({"endpoint": "http://localhost/hook"}, "endpoint"),
-        ({"maxAttempts": 0}, "maxAttempts"),
-        ({"backoff": {"type": "fixed", "base": 1, "factor": 2}}, "backoff.factor"),
-        ({"backoff": {"base": 1e300}}, "backoff.base"),
-        ({"backoff": {"typ": "fixed"}}, "backoff.typ"),
-        ({"rateLimit": "fast"}, "rateLimit"),
-        ({"ackTimeoutAction": "drop"}, "ackTimeoutAction"),
-        ({"retention": {"completed": -1}}, "retention.completed"),
-        ({"signingSecret": "short"}, "signingSecret"),
-        ({"previousSecrets": [{"secret": "whsec_" + "A" * 32}]}, "previousSecrets"),
-        ({"headers": {"Host": "example.com"}}, "headers"),
-        ({"headers": {"X-A": "1\r\nX-B: 2"}}, "headers"),
-        ({"colour": "red"}, "colour"),
-        ([], "$"),
-    ],
-)
-async def test_what_cannot_be_is_refused_by_the_name_of_the_member(
-    api: Api, body: object, field: str
-) -> None:
-    reply = await api("PUT", "/v1/queues/payments", body)
-
-    assert reply.status == 400, reply.body
-    assert reply.json["field"] == field, reply.json
-    assert (await api("GET", "/v1/queues/payments")).status == 404
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(
     ("member", "seconds", "bounds"),
     [("timeout", 0, "0.1 to 900"), ("ackTimeout", 2_592_001, "1 to 2592000")],
 )

@@ -73,31 +73,6 @@ async def test_a_queue_must_be_there(api: Api) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(
-    ("said", "field"),
-    [
-        ({"cron": "every day"}, "cron"),
-        ({"cron": None}, "cron"),
-        ({"queue": "{acme}reports"}, "queue"),
-        ({"catchUp": "some"}, "catchUp"),
-        ({"catchUpMost": 3}, "catchUpMost"),
-        ({"delay": 1e300}, "delay"),
-        ({"runAt": "2020-01-01T00:00:00Z"}, "runAt"),
-        ({"uniqueFor": 60}, "uniqueFor"),
-    ],
-)
-async def test_what_cannot_be_is_refused_by_name(
-    api: Api, said: dict[str, object], field: str
-) -> None:
-    await api.queue("reports")
-
-    told = (await api("PUT", PATH, {**BODY, **said})).problem(400, "invalid_input")
-
-    assert told["field"] == field, told
-    assert (await api("GET", PATH)).status == 404
-
-
-@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 async def test_a_server_that_cannot_read_cron_says_what_to_install(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,24 +126,6 @@ async def test_an_id_that_is_made_up_has_no_word(api: Api) -> None:
     (await claim(api)).problem(409, "busy")
 
 
-async def test_bad_input_names_its_place(api: Api) -> None:
-    cases: list[tuple[Any, str]] = [
-        ({"takeover": "maybe"}, "takeover"),
-        ({"lease": -1}, "lease"),
-        ({"lease": 0}, "lease"),
-        ({"lease": 1e30}, "lease"),
-        ({"retention": 0}, "retention"),
-        ({"key": ""}, "key"),
-        ({"key": "\0"}, "key"),
-        ({"surface": "a,b"}, "surface"),
-        ({"fingerprint": ""}, "fingerprint"),
-        ({"colour": "red"}, "colour"),
-    ]
-    for members, field in cases:
-        told = await claim(api, **members)
-        assert told.problem(400, "invalid_input")["field"] == field
-
-
 async def test_who_was_kept_away_is_noted_with_the_id_of_the_request(api: Api) -> None:
     await won(api)
     await claim(api, headers={"x_request_id": "req-7"})

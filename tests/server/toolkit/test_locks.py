@@ -56,14 +56,3 @@ async def test_a_claim_is_no_lock(api: Api) -> None:
 
     for path in ("release", "heartbeat"):
         (await api("POST", f"/v1/locks/{claim.json['id']}/{path}", {})).problem(404, "not_found")
-
-
-async def test_bad_input_names_its_place(api: Api) -> None:
-    cases: list[tuple[Any, str]] = [
-        ({"ttl": 0}, "ttl"),
-        ({"wait": 21}, "wait"),
-        ({"wait": -1}, "wait"),
-        ({"name": ""}, "name"),
-    ]
-    for members, field in cases:
-        assert (await lock(api, **members)).problem(400, "invalid_input")["field"] == field

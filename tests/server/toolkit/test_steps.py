@@ -237,26 +237,3 @@ async def test_a_job_that_is_not_there_has_no_steps(api: Api) -> None:
     job = await delivered(api)
     (await api("GET", f"/v1/jobs/{job.id}/steps/charge")).problem(404, "not_found")
     assert (await api("GET", f"/v1/jobs/{job.id}/steps")).json == {"items": []}
-
-
-async def test_bad_input_names_its_place(api: Api) -> None:
-    job = await delivered(api)
-    cases: list[tuple[Any, str]] = [
-        ({"action": "begin", "result": 0}, "result"),
-        ({"action": "finish", "unsafe": True}, "unsafe"),
-        ({"action": "finish", "error": FAILURE}, "error"),
-        ({"action": "begin", "final": True}, "final"),
-        ({"action": "fail"}, "error"),
-        ({"action": "fail", "error": FAILURE, "final": True, "unknown": True}, "final"),
-        ({"action": "begin", "key": "a", "occurrence": 2}, "occurrence"),
-        ({"action": "begin", "occurrence": 0}, "occurrence"),
-        ({"action": "begin", "attempt": "me"}, "attempt"),
-        ({"action": "begin", "fingerprint": ""}, "fingerprint"),
-        ({"action": "begin", "key": ""}, "key"),
-        ({"action": "jump"}, "action"),
-        ({"action": "begin", "fence": None}, "fence"),
-    ]
-
-    for members, field in cases:
-        told = await put(api, job, **members)
-        assert told.problem(400, "invalid_input")["field"] == field
