@@ -57,28 +57,14 @@ def pairs_of(kind: type) -> list[tuple[str, Any, Any]]:
 
 
 @each_class
-def test_every_sync_call_has_a_twin(kind: type) -> None:
-    methods = methods_of(kind)
-    twins = {twin.__name__ for _, _, twin in pairs_of(kind)}
-
-    alone = {name for name in methods if name not in twins and f"a{name}" not in methods}
+def test_every_call_has_a_twin_with_the_same_signature_that_documents_it(kind: type) -> None:
+    methods, pairs = methods_of(kind), pairs_of(kind)
+    paired = {twin.__name__ for _, _, twin in pairs} | {name for name, _, _ in pairs}
+    alone = methods.keys() - paired
 
     assert alone <= ONE_COLOUR | WORKERS | set(GIVE_OBJECTS)
-
-
-@each_class
-def test_every_async_call_has_a_twin(kind: type) -> None:
-    methods = methods_of(kind)
-    coroutines = {name for name, method in methods.items() if inspect.iscoroutinefunction(method)}
-
-    assert {name for name in coroutines if name[0] != "a" or name[1:] not in methods} == set()
-
-
-@each_class
-def test_a_twin_is_awaited_has_the_same_signature_and_is_documented_by_the_other(
-    kind: type,
-) -> None:
-    for name, method, twin in pairs_of(kind):
+    assert not [name for name in alone if inspect.iscoroutinefunction(methods[name])]
+    for name, method, twin in pairs:
         ours, theirs = inspect.signature(method), inspect.signature(twin)
         assert ours.parameters == theirs.parameters, name
         assert ours.return_annotation == theirs.return_annotation, name

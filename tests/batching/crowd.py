@@ -8,14 +8,16 @@ import asyncio
 import struct
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from onefold.claims import Claim
 from onefold.databases.batching import AT_ONCE, Gate, ThreadGroup
 from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Coloured
+from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.race.crew import DEADLINE, Answer
 from tests.race.waiting import until
@@ -135,6 +137,16 @@ class Crowd:
             return True
         writer = self.onefold.target.context.database._state.writer
         return bool(writer._queue.empty())
+
+    async def claims(self, count: int) -> list[Claim]:
+        """Claims of as many keys, which are their numbers."""
+        answers = [await self.onefold.claim("crowd", str(n), lease=LOCK) for n in range(count)]
+        return [answer.claim for answer in answers]
+
+    async def are_settled(self, numbers: Iterable[int]) -> None:
+        """Each of these keys has its number as its result."""
+        for number in numbers:
+            assert (await self.onefold.claim("crowd", str(number))).result == number
 
     async def is_idle(self) -> None:
         """Come back when no call is queued, waiting or running."""

@@ -6,18 +6,12 @@ from typing import Any
 import pytest
 
 from onefold import AlreadyEnqueued, KeyReused, LeaseLost
-from onefold.claims import Claim
 from tests.batching.crowd import Call, Commits, Crowd, enqueue, settle
 from tests.fixtures.colours import Coloured
 from tests.race.crew import values
 
 SIZE = 24
 HOUR = timedelta(hours=1)
-
-
-async def claimed(crowd: Crowd, number: int) -> Claim:
-    claim: Claim = (await crowd.onefold.claim("crowd", str(number), lease=HOUR)).claim
-    return claim
 
 
 async def stored(crowd: Crowd) -> dict[str, Any]:
@@ -62,14 +56,13 @@ class TestCommits:
             assert job.payload == f"tenant {number}"
 
     async def test_settles_share_one(self, crowd: Crowd) -> None:
-        claims = [await claimed(crowd, number) for number in range(SIZE)]
+        claims = await crowd.claims(SIZE)
         commits = Commits(crowd.place, "claim")
 
         values(await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims))))
 
         assert commits.count() <= crowd.most_commits
-        for number in range(SIZE):
-            assert (await crowd.onefold.claim("crowd", str(number))).result == number
+        await crowd.are_settled(range(SIZE))
 
     async def test_a_call_alone_leaves_alone_and_at_once(self, crowd: Crowd) -> None:
         commits = Commits(crowd.place, "job")
@@ -129,7 +122,7 @@ class TestAnswers:
         assert [a.get().duplicate for a in answers if a.error is None] == [True, True, False, False]
 
     async def test_a_stale_settle_is_refused_beside_good_ones(self, crowd: Crowd) -> None:
-        claims = [await claimed(crowd, number) for number in range(SIZE)]
+        claims = await crowd.claims(SIZE)
         stale = {0, 5, SIZE - 1}
         for number in stale:
             await crowd.onefold.keys.force_release("crowd", str(number))
@@ -138,14 +131,13 @@ class TestAnswers:
 
         for number, answer in enumerate(answers):
             assert isinstance(answer.error, LeaseLost) == (number in stale)
-        for number in set(range(SIZE)) - stale:
-            assert (await crowd.onefold.claim("crowd", str(number))).result == number
+        await crowd.are_settled(set(range(SIZE)) - stale)
 
     async def test_policies_and_surfaces_mix(self, crowd: Crowd) -> None:
         await crowd.onefold.enqueue("mail", "old", unique_key="replaced")
         running = await crowd.onefold.enqueue("mail", "old", unique_key="rerun", queue="rerun")
         (taken,) = await crowd.onefold.deliveries.take(["rerun"], worker="w", lease=HOUR)
-        claim = await claimed(crowd, 1)
+        (claim,) = await crowd.claims(1)
 
         answers = values(
             await crowd.at_once(
@@ -173,7 +165,7 @@ class TestAnswers:
         assert {job.payload for job in (await stored(crowd)).values()} == {
             "new", "old", "next", "kept", "raised", "strict", "debounced", "plain",
         }  # fmt: skip
-        assert (await crowd.onefold.claim("crowd", "1")).result == "done"
+        assert (await crowd.onefold.claim("crowd", "0")).result == "done"
 
 
 @pytest.mark.parametrize("bad", ["unique_key", "payload"])

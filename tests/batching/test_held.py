@@ -1,6 +1,5 @@
 """A key that somebody holds stalls nobody but those who want it. On SQLite the file is held."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from onefold.databases.postgres.pool import CONNECTIONS
 from tests.batching.crowd import Crowd, ended, enqueue, goes_on, holding, settle
 from tests.race.crew import values
 
-HOUR = timedelta(hours=1)
 SIZE = 6
 
 
@@ -39,10 +37,7 @@ async def test_neighbours_are_answered_while_a_key_is_held(postgres_crowd: Crowd
 
 async def test_neighbours_settle_while_a_claim_is_held(postgres_crowd: Crowd) -> None:
     crowd = postgres_crowd
-    claims = [
-        (await crowd.onefold.claim("crowd", str(number), lease=HOUR)).claim
-        for number in range(SIZE)
-    ]
+    claims = await crowd.claims(SIZE)
 
     with crowd.place.connection() as connection:
         connection.execute("begin")
@@ -58,8 +53,7 @@ async def test_neighbours_settle_while_a_claim_is_held(postgres_crowd: Crowd) ->
             await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims)), after=after)
         )
 
-    for number in range(SIZE):
-        assert (await crowd.onefold.claim("crowd", str(number))).result == number
+    await crowd.are_settled(range(SIZE))
     await crowd.is_idle()
 
 

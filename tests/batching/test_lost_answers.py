@@ -1,6 +1,5 @@
 """A crowd whose commit is answered by silence: nobody gets an error, and nobody a second job."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from tests.fixtures.proof import proved
 from tests.race.crew import values
 
 SIZE = 10
-HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +60,13 @@ async def test_of_many_with_one_key_one_is_called_new(postgres_crowd: Crowd) -> 
 
 async def test_settled_claims_stay_settled(postgres_crowd: Crowd) -> None:
     crowd = postgres_crowd
-    claims = [
-        (await crowd.onefold.claim("crowd", str(number), lease=HOUR)).claim
-        for number in range(SIZE)
-    ]
+    claims = await crowd.claims(SIZE)
     crowd.wire.lose_answers(crowd.leaders + 1)
 
     values(await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims))))
 
     assert crowd.wire.lost == crowd.leaders + 1
-    for number in range(SIZE):
-        assert (await crowd.onefold.claim("crowd", str(number))).result == number
+    await crowd.are_settled(range(SIZE))
 
 
 async def test_a_wire_that_is_cut_under_a_crowd_is_laid_anew(postgres_crowd: Crowd) -> None:

@@ -11,7 +11,7 @@ from django.db import connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from onefold import NoTransaction, Onefold, WrongConnection
+from onefold import Onefold, WrongConnection
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
@@ -37,20 +37,6 @@ def enqueue(onefold: Onefold, alias: str, key: str) -> None:
 
 
 # --- blocks ---------------------------------------------------------------------------------------
-
-
-def test_outside_atomic_there_is_no_transaction(store: Store, alias: str, effects: Effects) -> None:
-    onefold = store.open()
-    with pytest.raises(NoTransaction, match=r"django\.db\.backends"):
-        onefold.within(connections[alias])
-
-    with transaction.atomic(using=alias):
-        within = onefold.within(connections[alias])
-        within.enqueue("email")
-
-    with pytest.raises(NoTransaction):
-        within.enqueue("email")
-    assert len(effects.jobs) == 1
 
 
 def test_a_block_that_must_be_left_is_told_so_by_django(

@@ -1,6 +1,7 @@
 """What `within` refuses: no transaction, another database, the other colour, something else."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import psycopg_pool
 import pytest
 from django.db import DatabaseError
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from onefold import NoTransaction, Onefold, WrongConnection
 from tests.fixtures.colours import Coloured, Dialect, Store
 from tests.fixtures.connection import Kind
 from tests.fixtures.connections import PLAIN, Effects, with_kinds
+from tests.fixtures.sqlalchemy_connections import engine_of
 
 on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
 on_postgres = pytest.mark.parametrize("dialect", ["postgres"])
@@ -28,8 +31,9 @@ on_both = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 
 
 @with_kinds(
-    "sqlite3-begin", "aiosqlite-begin", "psycopg-block", "psycopg-async-block", "asyncpg-plain"
-)
+    "sqlite3-begin", "aiosqlite-begin", "psycopg-block", "psycopg-async-block", "asyncpg-plain",
+    "django-sqlite", "django-postgres",
+)  # fmt: skip
 async def test_a_connection_without_a_transaction_is_refused(
     kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:
@@ -80,7 +84,7 @@ async def test_a_closed_connection_is_refused(kind: Kind, store: Store, onefold:
 
 
 @with_kinds(*(name for name in ONE_OF_EACH if "sqlite" not in name))
-async def test_anpostgres_database_is_refused_with_or_without_tables_of_ours(
+async def test_another_database_is_refused_with_or_without_tables_of_ours(
     kind: Kind, store: Store, onefold: Coloured, postgres_database: str
 ) -> None:
     """Its commit would not cover the job."""
@@ -110,17 +114,18 @@ def test_something_else_is_refused_by_its_name(store: Store, dialect: Dialect) -
 
 
 @on_both
-def test_a_connection_of_the_postgres_database_system_is_refused(
-    store: Store, dialect: Dialect, postgres_url: str, tmp_path: Path
+def test_a_connection_or_an_engine_of_another_database_system_is_refused(
+    store: Store, dialect: Dialect, postgres_url: str, sqlite_url: str
 ) -> None:
-    sqlite, postgres = sqlite3.connect(tmp_path / "other.db"), psycopg.connect(postgres_url)
-    wrong = sqlite if dialect == "postgres" else postgres
-
-    with pytest.raises(WrongConnection, match="this Onefold is on"):
-        store.open().within(wrong)
-
-    sqlite.close()
-    postgres.close()
+    other = Store("sqlite", sqlite_url)
+    if dialect == "sqlite":
+        other = Store("postgres", postgres_url)
+    engine = engine_of(other, "psycopg" if dialect == "sqlite" else "pysqlite")
+    with other.place.connection() as connection, Session(engine) as session:
+        for wrong in (connection, session):
+            with pytest.raises(WrongConnection, match="this Onefold is on"):
+                store.open().within(wrong)
+    engine.dispose()
 
 
 @on_sqlite
@@ -140,6 +145,11 @@ def test_another_sqlite_file_is_refused(
 
     raw.commit()
     raw.close()
+    # Nor is a file of another connection that has ours beside it.
+    with closing(sqlite3.connect(tmp_path / "main.db")) as raw:
+        raw.execute("attach ? as ours", [store.path])
+        with pytest.raises(WrongConnection):
+            onefold.within(raw).enqueue("email")
     assert len(onefold.find()) == 0
 
 
@@ -156,19 +166,6 @@ def test_the_same_file_by_another_name_is_accepted(
     raw.close()
 
     assert onefold.get(enqueued.id) is not None
-
-
-@on_sqlite
-def test_an_attached_file_is_not_the_connections_own(
-    store: Store, dialect: Dialect, tmp_path: Path
-) -> None:
-    raw = sqlite3.connect(tmp_path / "main.db")
-    raw.execute("attach ? as ours", [store.path])
-
-    with pytest.raises(WrongConnection):
-        store.open().within(raw).enqueue("email")
-
-    raw.close()
 
 
 @on_postgres
@@ -210,7 +207,9 @@ def test_the_search_path_of_the_caller_does_not_matter(store: Store, dialect: Di
 
 
 @on_postgres
-async def test_a_pool_or_a_transaction_is_no_connection(store: Store, dialect: Dialect) -> None:
+async def test_a_pool_or_a_transaction_or_psycopg2_by_itself_is_no_connection(
+    store: Store, dialect: Dialect
+) -> None:
     onefold = store.open()
     pool = psycopg_pool.ConnectionPool(store.url, min_size=0, max_size=1, open=True)
     with pytest.raises(WrongConnection, match=r"with pool\.connection\(\) as connection"):
@@ -225,16 +224,11 @@ async def test_a_pool_or_a_transaction_is_no_connection(store: Store, dialect: D
     async with asyncpg.create_pool(store.url, min_size=0) as other:
         with pytest.raises(WrongConnection, match=r"async with pool\.acquire\(\) as connection"):
             onefold.within(other)
-
-
-@on_postgres
-def test_psycopg2_by_itself_is_refused_with_what_to_do(store: Store, dialect: Dialect) -> None:
-    raw = psycopg2.connect(store.url)
-
-    with pytest.raises(WrongConnection, match="through SQLAlchemy and Django only"):
-        store.open().within(raw)
-
-    raw.close()
+    with (
+        closing(psycopg2.connect(store.url)) as raw,
+        pytest.raises(WrongConnection, match="through SQLAlchemy and Django only"),
+    ):
+        onefold.within(raw)
 
 
 @with_kinds(

@@ -24,12 +24,19 @@ def test_the_error_names_the_command_and_leaves_the_transaction_alive(
     onefold: Onefold, postgres_url: str, postgres_schema: str
 ) -> None:
     with psycopg.connect(postgres_url) as raw:
+        within = onefold.within(raw)
         raw.execute("create temporary table effect (number integer)")
 
         with pytest.raises(SchemaOutdated, match="Run `onefold migrate") as caught:
-            onefold.within(raw).enqueue("email")
+            within.enqueue("email")
 
         assert raw.execute("select count(*) from effect").fetchone() == (0,)
+        raw.rollback()
+        # The same objects work once the schema is there.
+        onefold.migrate()
+        job = within.enqueue("email")
+        raw.commit()
+    assert onefold.get(job.id) is not None
     assert (caught.value.found, caught.value.needed) == (0, latest("postgres"))
     assert postgres_schema in f"{caught.value}"
 
@@ -44,22 +51,6 @@ async def test_the_async_drivers_are_told_the_same(onefold: Onefold, postgres_ur
             await onefold.within(plain).aenqueue("email")
         assert await plain.fetchval("select 1") == 1
     await plain.close()
-
-
-def test_the_same_objects_work_once_the_schema_is_there(
-    onefold: Onefold, postgres_url: str
-) -> None:
-    with psycopg.connect(postgres_url) as raw:
-        within = onefold.within(raw)
-        with pytest.raises(SchemaOutdated):
-            within.enqueue("email")
-        raw.rollback()
-
-        onefold.migrate()
-
-        job = within.enqueue("email")
-        raw.commit()
-    assert onefold.get(job.id) is not None
 
 
 def test_a_fresh_schema_in_between_is_noticed_by_new_connections(

@@ -267,7 +267,9 @@ def test_a_connection_that_streams_is_accepted(
 
 
 @on_both
-def test_what_makes_connections_is_no_connection(store: Store, engine: Engine) -> None:
+def test_what_makes_connections_and_a_transaction_are_no_connection(
+    store: Store, engine: Engine
+) -> None:
     onefold = store.open()
     aengine = async_engine_of(store, ASYNC_DRIVERS[store.dialect])
     hints: list[tuple[object, str]] = [
@@ -279,23 +281,13 @@ def test_what_makes_connections_is_no_connection(store: Store, engine: Engine) -
     for thing, hint in hints:
         with pytest.raises(WrongConnection, match=hint):
             onefold.within(thing)
-
-
-@on_both
-def test_a_transaction_is_no_connection(store: Store, engine: Engine) -> None:
-    onefold = store.open()
-    with (
-        Session(engine) as session,
-        session.begin() as transaction,
-        pytest.raises(WrongConnection, match="is a transaction"),
-    ):
-        onefold.within(transaction)
-    with (
-        engine.connect() as connection,
-        connection.begin() as begun,
-        pytest.raises(WrongConnection, match="is a transaction"),
-    ):
-        onefold.within(begun)
+    for source in (Session(engine), engine.connect()):
+        with (
+            source as connection,
+            connection.begin() as begun,
+            pytest.raises(WrongConnection, match="is a transaction"),
+        ):
+            onefold.within(begun)
 
 
 @on_both
@@ -329,10 +321,12 @@ def test_a_session_that_was_closed_begins_anew(
 
 
 @on_every_async_driver
-async def test_the_sync_side_of_an_async_session_is_refused_outside_run_sync(
+async def test_what_is_not_started_and_a_sync_side_outside_run_sync_are_refused(
     store: Store, driver: str, effects: Effects
 ) -> None:
     onefold, engine = store.open(), async_engine_of(store, driver)
+    with pytest.raises(WrongConnection, match="is not open"):
+        onefold.within(engine.connect())
     async with AsyncSession(engine) as session:
         with pytest.raises(WrongConnection, match="Give it the AsyncSession, and await"):
             onefold.within(session.sync_session).enqueue("email")
@@ -349,28 +343,6 @@ async def test_the_sync_side_of_an_async_session_is_refused_outside_run_sync(
     await engine.dispose()
 
     assert effects.jobs == [("email", "k")]
-
-
-@on_both
-async def test_an_async_connection_that_is_not_started_is_refused(store: Store) -> None:
-    engine = async_engine_of(store, ASYNC_DRIVERS[store.dialect])
-
-    with pytest.raises(WrongConnection, match="is not open"):
-        store.open().within(engine.connect())
-
-    await engine.dispose()
-
-
-@on_both
-def test_an_engine_of_another_database_system_is_refused(
-    store: Store, postgres_url: str, sqlite_url: str
-) -> None:
-    other = Store("sqlite", sqlite_url) if store.dialect == "postgres" else None
-    other = other or Store("postgres", postgres_url)
-    engine = engine_of(other, DRIVERS[other.dialect])
-    with Session(engine) as session, pytest.raises(WrongConnection, match="this Onefold is on"):
-        store.open().within(session)
-    engine.dispose()
 
 
 @on_postgres

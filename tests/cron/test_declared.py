@@ -76,13 +76,6 @@ async def test_a_call_gives_a_job_its_arguments(onefold: Coloured) -> None:
     ]
 
 
-def test_a_function_that_needs_arguments_cannot_be_called_by_the_clock(onefold: Coloured) -> None:
-    def report(region: str) -> None: ...
-
-    with pytest.raises(InvalidInput, match="region"):
-        onefold.target.cron("0 3 * * *")(report)
-
-
 @pytest.mark.parametrize("first", ["operator", "code"])
 async def test_what_an_operator_has_made_or_taken_over_stays(onefold: Coloured, first: str) -> None:
     declare(onefold)
@@ -95,8 +88,13 @@ async def test_what_an_operator_has_made_or_taken_over_stays(onefold: Coloured, 
     assert await onefold.schedules.find() == [made]
 
 
-def test_a_name_has_one_schedule(onefold: Coloured) -> None:
+def test_a_name_has_one_schedule_and_its_function_needs_no_arguments(onefold: Coloured) -> None:
     application: Onefold = onefold.target
+
+    def needs(region: str) -> None: ...
+
+    with pytest.raises(InvalidInput, match="region"):
+        application.cron("0 3 * * *")(needs)
 
     @application.cron("0 3 * * *")
     @application.job

@@ -198,22 +198,19 @@ def test_a_nickname_is_an_expression(nickname: str, expression: str) -> None:
     assert cron_in(nickname, "UTC").after(moment) == cron_in(expression, "UTC").after(moment)
 
 
-def test_leap_days_are_waited_for() -> None:
-    found = cron_in("0 12 29 2 *", "Europe/Berlin").after(datetime(2026, 1, 1, tzinfo=UTC))
-
-    assert found == datetime(2028, 2, 29, 11, tzinfo=UTC)
-    assert cron_in("* * 29 2 *", "Europe/Berlin").after(datetime(2026, 1, 1, tzinfo=UTC)) == (
-        datetime(2028, 2, 28, 23, tzinfo=UTC)
-    )
-
-
-def test_what_never_comes_is_not_looked_for_for_ever() -> None:
-    for expression in ("* * */20 * 1L", "0 0 */20 * 1L"):
-        assert cron_in(expression, "UTC").after(datetime(2026, 1, 1, tzinfo=UTC)) is None
-
-
-def test_time_ends_with_the_year_9900() -> None:
-    assert cron_in("* * * * *", "UTC").after(datetime(9901, 1, 1, tzinfo=UTC)) is None
+@pytest.mark.parametrize(
+    ("expression", "year", "found"),
+    [
+        # Leap days are waited for, what never comes is not, and time ends with the year 9900.
+        ("0 12 29 2 *", 2026, datetime(2028, 2, 29, 11, tzinfo=UTC)),
+        ("* * 29 2 *", 2026, datetime(2028, 2, 28, 23, tzinfo=UTC)),
+        ("* * */20 * 1L", 2026, None),
+        ("0 0 */20 * 1L", 2026, None),
+        ("* * * * *", 9901, None),
+    ],
+)
+def test_what_comes_seldom_or_never(expression: str, year: int, found: datetime | None) -> None:
+    assert cron_in(expression, "Europe/Berlin").after(datetime(year, 1, 1, tzinfo=UTC)) == found
 
 
 def test_asked_while_an_hour_is_shown_again_an_appointment_in_it_is_over() -> None:

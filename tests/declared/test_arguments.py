@@ -134,38 +134,24 @@ def test_every_type_comes_back_as_it_went(name: str) -> None:
 
 def test_arguments_go_by_position_or_by_name_and_defaults_are_written_down() -> None:
     def send(user: int, template: str = "welcome", *, copies: int = 1) -> None: ...
-
-    assert of(send).to_payload((1,), {"copies": 2}) == {
-        "user": 1, "template": "welcome", "copies": 2,
-    }  # fmt: skip
-
-
-def test_positional_only_parameters_are_given_by_position() -> None:
     def add(left: int, right: int = 2, /, *, twice: bool = False) -> None: ...
 
-    arguments = of(add)
-
-    assert arguments.from_payload(arguments.to_payload((1, 3), {"twice": True}), None) == (
-        (1, 3), {"twice": True},
-    )  # fmt: skip
-    assert arguments.from_payload({"left": 1}, None) == ((1, 2), {})
-
-
-def test_without_hints_everything_is_plain_json() -> None:
-    def send(anything, rest=None): ...  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-
-    came = there_and_back(send, {"day": date(2030, 1, 2), 3: (1, 2)})  # pyright: ignore[reportUnknownArgumentType]
-
-    assert came == {"anything": {"day": "2030-01-02", "3": [1, 2]}, "rest": None}
+    sent = {"user": 1, "template": "welcome", "copies": 2}
+    assert of(send).to_payload((1,), {"copies": 2}) == sent
+    payload = of(add).to_payload((1, 3), {"twice": True})
+    assert of(add).from_payload(payload, None) == ((1, 3), {"twice": True})
+    assert of(add).from_payload({"left": 1}, None) == ((1, 2), {})
 
 
-def test_an_object_may_be_anything_that_json_can_hold() -> None:
+def test_without_hints_and_for_objects_everything_is_plain_json() -> None:
+    def plain(anything, rest=None): ...  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     def send(
         anything: object, more: Any, many: Sequence[Any], named: Mapping[str, Any]
     ) -> None: ...
 
+    came = there_and_back(plain, {"day": date(2030, 1, 2), 3: (1, 2)})  # pyright: ignore[reportUnknownArgumentType]
+    assert came == {"anything": {"day": "2030-01-02", "3": [1, 2]}, "rest": None}
     came = there_and_back(send, 1, {"a": None}, (1,), {"b": 2})
-
     assert came == {"anything": 1, "more": {"a": None}, "many": [1], "named": {"b": 2}}
 
 
@@ -353,29 +339,19 @@ def test_a_result_comes_back_in_its_type() -> None:
 
     assert result.read(to_json(parcel, "result")) == parcel
     assert result.expected
+    with pytest.raises(InvalidInput, match="result does not match the annotation"):
+        result.read({"to": 1})
 
 
-@pytest.mark.parametrize("function", [returns_nothing, returns_an_outcome, returns_only_outcomes])
-def test_of_some_functions_no_result_is_expected(function: Callable[..., Any]) -> None:
-    result = Result(function, "f", stored=True)
-
-    assert not result.expected
-    assert result.read(None) is None
-
-
-def test_without_an_annotation_a_result_is_plain_json() -> None:
-    result = Result(says_nothing, "f", stored=True)  # pyright: ignore[reportUnknownArgumentType]
-
-    assert not result.expected
-    assert result.read({"a": 1}) == {"a": 1}
+def test_of_some_functions_no_result_is_expected() -> None:
+    none = (returns_nothing, returns_an_outcome, returns_only_outcomes)
+    for function, result in [*((each, None) for each in none), (says_nothing, {"a": 1})]:
+        declared = Result(function, "f", stored=True)
+        assert not declared.expected
+        assert declared.read(result) == result
 
 
 def test_a_result_that_json_cannot_hold_matters_only_where_it_is_stored() -> None:
     assert Result(returns_foreign, "f", stored=False).read(1) == 1
     with pytest.raises(InvalidInput, match="annotation for return"):
         Result(returns_foreign, "f", stored=True)
-
-
-def test_a_result_that_no_longer_fits_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="result does not match the annotation"):
-        Result(returns_a_parcel, "f", stored=True).read({"to": 1})

@@ -33,16 +33,15 @@ def fresh() -> Onefold:
     return Onefold("sqlite:///never-opened.db")
 
 
-def test_it_looks_and_is_called_like_the_function() -> None:
+def test_it_looks_and_is_called_and_pickled_like_the_function() -> None:
     run: Any = None
     assert (add(2, right=3), asyncio.run(aadd(run, 2))) == (5, 3)
     assert (add.__name__, add.__doc__, add.__module__) == ("add", "The sum.", __name__)
     assert list(inspect.signature(add).parameters) == ["left", "right"]
     assert repr(add).startswith(f"<job 'numbers.add': {__name__}.add (line ")
-
-
-def test_it_is_pickled_by_its_name() -> None:
     assert pickle.loads(pickle.dumps(add)) is add
+    with pytest.raises(UsageError, match="declare it with unique="):
+        add.unique_key(1)
 
 
 def test_two_functions_of_one_kind_are_refused_by_their_places(fresh: Onefold) -> None:
@@ -84,6 +83,11 @@ def test_a_function_may_be_nested_unless_it_runs_in_another_process(fresh: Onefo
 
         @fresh.job(isolation="process")
         def nested() -> None: ...
+
+    with pytest.raises(ConflictingOptions, match="is for plain functions"):
+
+        @fresh.job(isolation="thread")
+        async def handle() -> None: ...
 
 
 def test_a_wrapped_function_keeps_its_signature(fresh: Onefold) -> None:
@@ -175,15 +179,3 @@ def test_a_wrong_option_is_refused_by_name(
 
     assert caught.value.field == field
     assert fresh.jobs.kinds == ()
-
-
-def test_a_coroutine_function_has_no_isolation(fresh: Onefold) -> None:
-    with pytest.raises(ConflictingOptions, match="is for plain functions"):
-
-        @fresh.job(isolation="thread")
-        async def handle() -> None: ...
-
-
-def test_a_job_without_a_rule_has_no_unique_key() -> None:
-    with pytest.raises(UsageError, match="declare it with unique="):
-        add.unique_key(1)

@@ -55,30 +55,15 @@ def test_psycopg2_needs_no_library_around_it(postgres_url: str) -> None:
     assert is_unique_violation(caught.value)
 
 
-def test_what_was_raised_from_a_violation_is_one() -> None:
-    class AlreadyBooked(Exception):
-        pass
-
+def test_what_was_raised_from_a_violation_is_one_and_what_merely_came_after_is_none() -> None:
     violation = sqlite3.IntegrityError()
     violation.sqlite_errorcode = 2067
-    booked = AlreadyBooked()
+    booked, other, circle = LookupError(), ValueError(), ValueError()
     booked.__cause__ = violation
+    other.__context__ = violation
+    with suppress(ValueError):
+        circle.__cause__ = circle
 
     assert is_unique_violation(booked)
-
-
-def test_what_merely_came_after_a_violation_is_none() -> None:
-    violation = sqlite3.IntegrityError()
-    violation.sqlite_errorcode = 2067
-    other = ValueError()
-    other.__context__ = violation
-
     assert not is_unique_violation(other)
-
-
-def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:
-    error = ValueError()
-    with suppress(ValueError):
-        error.__cause__ = error
-
-    assert not is_unique_violation(error)
+    assert not is_unique_violation(circle)

@@ -6,17 +6,12 @@ from typing import Any
 import pytest
 
 from onefold import Job
-from onefold.events import Event, JobEnded
+from onefold.events import JobEnded
 from tests.fixtures.colours import Coloured
 from tests.telemetry.conftest import take_one
+from tests.telemetry.test_events import told
 
 SOON = timedelta(seconds=1)
-
-
-def told(onefold: Coloured) -> list[Event]:
-    events: list[Event] = []
-    onefold.target.subscribe(events.append)
-    return events
 
 
 async def pushed(onefold: Coloured, **options: Any) -> Job:

@@ -106,8 +106,12 @@ async def test_a_listener_that_fails_breaks_nothing(
     assert "out of ink" in caplog.text
 
 
+async def _awaits(event: Event) -> None: ...
+
+
 def test_who_unsubscribes_is_told_nothing_more(sqlite_url: str) -> None:
     events: list[Event] = []
+    no_listeners: list[Any] = [None, "print", _awaits]
     with Onefold(sqlite_url) as onefold:
         unsubscribe = onefold.subscribe(events.append)
         onefold.enqueue("email")
@@ -115,43 +119,26 @@ def test_who_unsubscribes_is_told_nothing_more(sqlite_url: str) -> None:
         unsubscribe()
         unsubscribe()
         onefold.enqueue("email")
+        for listener in no_listeners:
+            with pytest.raises(InvalidInput) as caught:
+                onefold.subscribe(listener)
+            assert caught.value.field == "listener"
 
     assert len(events) == 1
     assert not onefold.context.hooks.listeners
 
 
-def test_who_subscribes_twice_is_told_once() -> None:
-    hooks, events = Hooks(), list[Event]()
-
-    hooks.add(events.append)
-    hooks.add(events.append)
-    hooks.tell(HAPPENED)
-
-    assert events == [HAPPENED]
-
-
-def test_a_listener_may_unsubscribe_while_it_is_told() -> None:
+def test_who_subscribes_twice_is_told_once_and_may_unsubscribe_while_it_is_told() -> None:
     hooks, events = Hooks(), list[Event]()
 
     def once(event: Event) -> None:
         hooks.remove(once)
 
-    hooks.add(once)
-    hooks.add(events.append)
+    for listener in (once, events.append, events.append):
+        hooks.add(listener)
     hooks.tell(HAPPENED)
 
     assert events == [HAPPENED]
-
-
-async def _awaits(event: Event) -> None: ...
-
-
-@pytest.mark.parametrize("listener", [None, "print", _awaits])
-def test_what_cannot_listen_is_refused(sqlite_url: str, listener: Any) -> None:
-    with Onefold(sqlite_url) as onefold, pytest.raises(InvalidInput) as caught:
-        onefold.subscribe(listener)
-
-    assert caught.value.field == "listener"
 
 
 async def test_a_job_carries_the_trace_of_its_enqueue(onefold: Coloured) -> None:

@@ -146,28 +146,20 @@ async def test_a_batch_is_one_span_and_a_tenant_is_named(onefold: Coloured, trac
     assert attributes_of(traces.last)["onefold.tenant"] == "acme"
 
 
-async def test_an_enqueue_is_a_child_of_what_surrounds_it(
+async def test_a_run_is_a_child_of_its_enqueue_and_that_of_what_surrounds_it(
     onefold: Coloured, traces: Traces
 ) -> None:
     instrument(onefold.target, traces.provider)
-
     with traces.tracer.start_as_current_span("request") as request:
         await onefold.enqueue("email")
         assert trace.get_current_span() is request
-
-    enqueue, outer = traces.spans
-    assert enqueue.parent == context_of(outer)
-
-
-async def test_a_run_is_a_child_of_its_enqueue(onefold: Coloured, traces: Traces) -> None:
-    instrument(onefold.target, traces.provider)
-    await onefold.enqueue("email")
     (job,) = await onefold.deliveries.take(worker="worker-1", lease=SECOND)
 
     with onefold.target.context.hooks.running(job):
         inside = trace.get_current_span().get_span_context()
 
-    enqueue, ran = traces.spans
+    enqueue, outer, ran = traces.spans
+    assert enqueue.parent == context_of(outer)
     assert (ran.name, ran.kind) == ("run email", SpanKind.CONSUMER)
     assert ran.parent is not None
     assert ran.parent.span_id == context_of(enqueue).span_id
@@ -300,18 +292,14 @@ def test_a_span_says_how_its_run_ended(sqlite_url: str, traces: Traces, end: str
     assert len(span.events) == (error_type is not None)
 
 
-def test_without_a_provider_nothing_is_carried(sqlite_url: str) -> None:
+def test_it_can_be_ended_and_begun_again_and_without_a_provider_nothing_is_carried(
+    sqlite_url: str, traces: Traces
+) -> None:
+    unknown: Any = "sibling"
     with Onefold(sqlite_url) as onefold:
-        instrument(onefold)
-        onefold.enqueue("email")
-        job = take_one(onefold)
-        run(onefold, job)
-
-    assert job.trace is None
-
-
-def test_it_can_be_ended_and_begun_again(sqlite_url: str, traces: Traces) -> None:
-    with Onefold(sqlite_url) as onefold:
+        with pytest.raises(InvalidInput) as caught:
+            instrument(onefold, relation=unknown)
+        assert caught.value.field == "relation"
         end = instrument(onefold, traces.provider)
         with pytest.raises(UsageError, match="Instrument it once"):
             instrument(onefold, traces.provider)
@@ -319,14 +307,12 @@ def test_it_can_be_ended_and_begun_again(sqlite_url: str, traces: Traces) -> Non
         end()
         onefold.enqueue("email")
         run(onefold, take_one(onefold))
+        end = instrument(onefold)
+        onefold.enqueue("email")
+        job = take_one(onefold)
+        run(onefold, job)
+        end()
         instrument(onefold, traces.provider)
 
+    assert job.trace is None
     assert traces.spans == ()
-
-
-def test_an_unknown_relation_is_refused(sqlite_url: str) -> None:
-    unknown: Any = "sibling"
-    with Onefold(sqlite_url) as onefold, pytest.raises(InvalidInput) as caught:
-        instrument(onefold, relation=unknown)
-
-    assert caught.value.field == "relation"
