@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onefold import Enqueued, Onefold, Run
-from tests.fixtures.colours import Clock, Colour, Coloured, Plain, Store
+from tests.fixtures.colours import Clock, Colour, Coloured, Entered, Store
 
 LEASE = timedelta(seconds=60)
 
@@ -22,8 +22,7 @@ class ColouredRun(Coloured):
         return Coloured(self.target.using(**options), self.colour)
 
     def transaction(self, target: object = None) -> Any:
-        transaction = self.target.transaction(target)
-        return transaction if self.colour == "async" else Plain(transaction)
+        return Entered(self.target.transaction(target), self.colour)
 
     def key(self, *parts: str) -> str:
         return self.target.key(*parts)
