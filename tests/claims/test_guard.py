@@ -76,6 +76,8 @@ async def test_f004_a_guard_may_be_asked_twice(kind: Kind, store: Store, onefold
 
     await within.guard(getattr(lock, "target", lock))
     await within.guard(getattr(lock, "target", lock).claim)
+    for holder in (None, "nightly", 5):
+        assert await refused_field(within.guard, holder) == "holder", holder
 
     await connection.commit()
     assert await lock.release()
@@ -116,16 +118,3 @@ async def test_the_lease_still_answers_for_a_guarded_lock(
 
     await connection.rollback()
     assert await lock.release()
-
-
-async def test_what_is_neither_a_lock_nor_a_claim_is_refused_by_name(
-    kind: Kind, store: Store, onefold: Coloured
-) -> None:
-    connection = await kind.connect(store)
-    await connection.begin()
-
-    for holder in (None, "nightly", 5):
-        guard = onefold.within(connection.raw).guard
-        assert await refused_field(guard, holder) == "holder", holder
-
-    await connection.rollback()

@@ -141,29 +141,20 @@ async def test_f017_the_same_key_again_in_one_transaction_never_waits_for_itself
     assert (await onefold.claim("inbox", "m1")).result == "outer"
 
 
-async def test_a_joined_claim_that_is_committed_unsettled_is_unknown(
+async def test_a_joined_claim_has_no_lock_and_no_not_done_and_is_unknown_if_committed_unsettled(
     kind: Kind, store: Store, onefold: Coloured, clock: Clock
 ) -> None:
     connection, within = await connect(kind, store, onefold)
+    with pytest.raises(UsageError, match=r"within\(connection\)\.guard\(lock\)"):
+        within.lock("nightly")
+    with pytest.raises(ConflictingOptions, match="not_done"):
+        await within.once("inbox", "m1", not_done=()).__aenter__()
     await within.claim("inbox", "m1")
     await connection.commit()
     clock.advance(timedelta(days=3650))
 
     assert isinstance(await onefold.claim("inbox", "m1"), Unknown)
     assert await onefold.deliveries.sweep() == 0
-
-
-async def test_a_transaction_has_no_lock_and_no_not_done(
-    kind: Kind, store: Store, onefold: Coloured
-) -> None:
-    connection, within = await connect(kind, store, onefold)
-
-    with pytest.raises(UsageError, match=r"within\(connection\)\.guard\(lock\)"):
-        within.lock("nightly")
-    with pytest.raises(ConflictingOptions, match="not_done"):
-        await within.once("inbox", "m1", not_done=()).__aenter__()
-
-    await connection.rollback()
 
 
 async def test_an_unknown_outcome_is_verified_inside_the_transaction(

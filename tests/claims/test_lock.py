@@ -77,15 +77,6 @@ async def test_f007_f008_a_lock_whose_lease_ended_is_neither_revived_nor_release
     assert await current.release() is True
 
 
-async def test_a_body_that_fails_releases_the_lock(onefold: Coloured) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with onefold.lock("nightly"):
-            raise ZeroDivisionError
-
-    async with onefold.lock("nightly"):
-        pass
-
-
 async def test_f012_the_holder_trusts_its_lease_less_a_margin_from_before_it_asked(
     store: Store, colour: Colour
 ) -> None:
@@ -129,9 +120,14 @@ async def test_f013_a_renewed_lock_is_trusted_again(onefold: Coloured) -> None:
         assert not lock.lost
 
 
-async def test_a_lock_that_is_not_held_is_lost(onefold: Coloured) -> None:
+async def test_a_lock_that_is_not_held_or_whose_body_has_failed_is_lost(onefold: Coloured) -> None:
     lock = onefold.lock("nightly")
+    with pytest.raises(ZeroDivisionError):
+        async with lock:
+            raise ZeroDivisionError
 
+    async with onefold.lock("nightly"):
+        pass
     assert lock.lost
     with pytest.raises(LeaseLost):
         lock.check()

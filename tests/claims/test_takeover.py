@@ -72,7 +72,7 @@ async def test_an_exception_gives_the_key_back_unless_those_that_do_are_named(
         assert claim.won
 
 
-async def test_verify_that_raises_after_an_exception_leaves_the_key_unknown_at_once(
+async def test_verify_that_raises_or_answers_something_else_leaves_the_key_unknown(
     onefold: Coloured,
 ) -> None:
     def down(_key: str) -> NotDone:
@@ -84,17 +84,9 @@ async def test_verify_that_raises_after_an_exception_leaves_the_key_unknown_at_o
 
     assert isinstance(raised.value.__cause__, ConnectionRefusedError)
     assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
-
-
-async def test_verify_that_answers_something_else_is_refused(
-    onefold: Coloured, clock: Clock
-) -> None:
-    await vanish(onefold, clock)
-
     with pytest.raises(InvalidInput, match="verify must return Done, NotDone or None, got True"):
         async with onefold.once("charge", "order:7", verify=bool):
             pytest.fail("an attempt with an unknown outcome was repeated")
-
     assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
 
 
