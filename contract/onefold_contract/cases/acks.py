@@ -279,14 +279,13 @@ class TestCallbacks:
         given = tenant.existing_job(job.id).lease_until
         assert given == subject.clock.now + (30 * MINUTE if parked else MINUTE)
 
-    def test_a_heartbeat_of_a_queue_that_is_gone_gives_a_minute(self, subject: Subject) -> None:
+    def test_a_heartbeat_of_a_queue_that_is_gone_gives_a_minute_until_the_delivery_has_ended(
+        self, subject: Subject
+    ) -> None:
         job = pushed(subject)
         subject.clock.advance(5 * MINUTE)
         subject.deliveries.heartbeat_job(job.id)
         assert subject.existing_job(job.id).lease_until == subject.clock.now + MINUTE
-
-    def test_a_heartbeat_of_a_delivery_that_has_ended_is_refused(self, subject: Subject) -> None:
-        job = pushed(subject)
         subject.deliveries.nack(job.id)
         with pytest.raises(LeaseLost):
             subject.deliveries.heartbeat_job(job.id, fence=job.fence)

@@ -50,44 +50,40 @@ class TestMixedEndings:
         assert found[0].run_at == found[1].run_at == subject.clock.now + MINUTE
         assert subject.take_one().id == jobs[4].id
 
-    def test_one_lost_delivery_does_not_keep_the_others(self, subject: Subject) -> None:
+    def test_one_lost_delivery_does_not_keep_the_others_and_any_word_can_be_stored(
+        self, subject: Subject
+    ) -> None:
+        said = "nul \x00, half a letter \ud800, and " + "x" * 20_000
         subject.enqueue("email")
         subject.enqueue("email")
         first, second = subject.take(limit=2)
         subject.cancel(first.id)
-        ended = subject.deliveries.end([ending(first, Event.FAIL), ending(second, Event.BURY)])
+        ended = subject.deliveries.end(
+            [ending(first, Event.FAIL), ending(second, Event.BURY, reason=said)]
+        )
         assert [(item.status, item.state) for item in ended] == [
             ("lost", "cancelled"),
             ("accepted", "dead"),
         ]
-
-    def test_whatever_a_handler_says_can_be_stored(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        said = "nul \x00, half a letter \ud800, and " + "x" * 20_000
-        subject.deliveries.end([ending(subject.take_one(), Event.BURY, reason=said)])
-        reason = subject.existing_job(answer.id).reason
+        reason = subject.existing_job(second.id).reason
         assert reason is not None
         assert reason.startswith("nul \\x00, half a letter \\ud800, and xxx")
 
-    def test_two_different_words_about_one_delivery_are_refused(self, subject: Subject) -> None:
-        answer = subject.enqueue("email")
-        job = subject.take_one()
-        with pytest.raises(InvalidInput) as caught:
-            subject.deliveries.end([ending(job, Event.FAIL), ending(job, Event.BURY)])
-        assert caught.value.item == 1
-        assert subject.existing_job(answer.id).state == "running"
-
-    def test_what_is_no_such_word_and_a_defer_without_a_time_are_refused(
+    def test_words_that_are_none_or_contradict_each_other_are_refused(
         self, subject: Subject
     ) -> None:
         subject.enqueue("email")
         job = subject.take_one()
+        with pytest.raises(InvalidInput) as twice:
+            subject.deliveries.end([ending(job, Event.FAIL), ending(job, Event.BURY)])
+        assert twice.value.item == 1
         for event in (Event.FINISH, Event.TAKE, Event.LAPSE, Event.REPLAY):
             with pytest.raises(InvalidInput):
                 subject.deliveries.end([ending(job, event)])
         with pytest.raises(InvalidInput) as caught:
             subject.deliveries.end([ending(job, Event.DEFER)])
         assert caught.value.field == "after"
+        assert subject.existing_job(job.id).state == "running"
 
 
 class TestRescued:

@@ -55,21 +55,18 @@ def the_schedule(subject: Subject) -> Schedule:
 class TestTicks:
     """A tick gets one job when it is due, no matter which worker ticks."""
 
-    def test_nothing_happens_before_the_tick(self, subject: Subject) -> None:
-        made = subject.schedules.save("hourly", HOURLY, kind="report")
+    def test_a_tick_has_its_job_when_it_is_due_and_not_before(self, subject: Subject) -> None:
+        made = subject.schedules.save(
+            "hourly", HOURLY, payload={"to": 1}, queue="reports", kind="report"
+        )
+        assert made.last_tick is None
         subject.clock.advance(HOUR - MICROSECOND)
         ticked = subject.deliveries.tick()
         assert ticked.ticks == ()
         assert ticked.next_at == made.next_tick == subject.clock.now + MICROSECOND
         assert ticked.wait == MICROSECOND
         assert stored(subject) == 0
-
-    def test_a_tick_has_its_job_when_it_is_due(self, subject: Subject) -> None:
-        made = subject.schedules.save(
-            "hourly", HOURLY, payload={"to": 1}, queue="reports", kind="report"
-        )
-        assert made.last_tick is None
-        subject.clock.advance(HOUR)
+        subject.clock.advance(MICROSECOND)
         job = the_job(subject, subject.deliveries.tick())
         schedule = the_schedule(subject)
         assert (schedule.last_tick, schedule.next_tick) == (
@@ -162,7 +159,7 @@ class TestCatchUp:
 class TestScheduledJobs:
     """The options of the jobs of a schedule."""
 
-    def test_options_reach_the_job(self, subject: Subject) -> None:
+    def test_options_reach_the_job_and_a_delay_counts_from_the_tick(self, subject: Subject) -> None:
         subject.schedules.save(
             "hourly",
             HOURLY,
@@ -174,21 +171,17 @@ class TestScheduledJobs:
             metadata={"by": "me"},
             store_result=True,
             retention=Retention(completed=DAY),
+            delay=MINUTE,
             kind="report",
         )
-        subject.clock.advance(HOUR)
-        job = the_job(subject, subject.deliveries.tick())
-        assert (job.priority, job.max_attempts, job.timeout) == (-5, 2, MINUTE)
-        assert (job.group_key, job.tags, job.store_result) == ("g", ("a",), True)
-        assert job.metadata == {"by": "me", "schedule": "hourly"}
-        assert job.retention == Retention(completed=DAY)
-
-    def test_a_delay_counts_from_the_tick(self, subject: Subject) -> None:
-        subject.schedules.save("hourly", HOURLY, delay=MINUTE, kind="report")
         subject.clock.advance(HOUR + SECOND)
         job = the_job(subject, subject.deliveries.tick())
         assert job.tick is not None
         assert job.run_at == job.tick + MINUTE
+        assert (job.priority, job.max_attempts, job.timeout) == (-5, 2, MINUTE)
+        assert (job.group_key, job.tags, job.store_result) == ("g", ("a",), True)
+        assert job.metadata == {"by": "me", "schedule": "hourly"}
+        assert job.retention == Retention(completed=DAY)
 
     def test_a_key_that_is_held_lets_the_next_tick_pass(self, subject: Subject) -> None:
         subject.schedules.save("hourly", HOURLY, unique_key="k", kind="report")

@@ -127,7 +127,9 @@ class TestServedQueues:
         assert len(subject.queues.find(saved=True)) == 0
         assert subject.existing_queue(queue).created_at is None
 
-    def test_its_limits_are_the_engines(self, subject: Subject, queue: str) -> None:
+    def test_its_limits_are_the_engines_and_those_of_groups_are_not_its_to_take_off(
+        self, subject: Subject, queue: str
+    ) -> None:
         subject.queues.save(queue, QueueSettings(concurrency=2, rate_limit="10/s"))
         assert subject.existing_queue(queue).limit == Limit(concurrency=2, rate="10/s")
         fill(subject, queue, 3)
@@ -136,10 +138,6 @@ class TestServedQueues:
         subject.queues.save(queue)
         assert subject.existing_queue(queue).limit is None
         assert len(subject.take([queue], limit=9)) == 1
-
-    def test_limits_of_groups_are_not_the_servers_to_take_off(
-        self, subject: Subject, queue: str
-    ) -> None:
         subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
         subject.queues.save(queue, QueueSettings(concurrency=2))
         found = subject.existing_queue(queue)
@@ -278,9 +276,6 @@ class TestQualifiedNames:
         found = subject.tenant("acme").queues.get(queue)
         assert found is not None
         assert found.max_attempts == 2
-
-    def test_a_tenant_whose_name_cannot_be_part_of_a_queues_has_none(
-        self, subject: Subject
-    ) -> None:
+        # A tenant whose name cannot be part of a queue's has none.
         with pytest.raises(InvalidInput, match="tenant"):
             subject.tenant("Ümläut").queues.save("payments")
