@@ -1,6 +1,7 @@
 """What tests of PostgreSQL have in common: other users' URLs, held keys, and waiting."""
 
-from collections.abc import Generator
+import asyncio
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -75,6 +76,11 @@ class Sessions:
 def sessions(postgres_url: str, observer: psycopg.Connection) -> Sessions:
     name = f"sessions_{uuid4().hex[:8]}"
     return Sessions(url_as(postgres_url, application_name=name), name, observer)
+
+
+async def reached(condition: Callable[[], object]) -> None:
+    """Wait for it beside the event loop."""
+    await asyncio.to_thread(until, condition)
 
 
 def state_of(onefold: Onefold, job_id: str) -> str | None:

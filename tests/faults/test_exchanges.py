@@ -16,7 +16,7 @@ from onefold import NewJob, Onefold
 from onefold.databases import Exchanges
 from onefold.databases.postgres.exchanges import PostgresExchanges
 from onefold.operations.statement import Operation, Rows, Sql, Statement
-from tests.faults.servers import state_of, until
+from tests.faults.servers import reached, state_of, until
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 from tests.fixtures.postgres import PostgresServer
@@ -204,7 +204,7 @@ def test_a_server_that_crashes_before_it_has_read_a_request_loses_all_its_respon
     async def play(exchanges: PostgresExchanges) -> None:
         sleeping = send(exchanges, asked("select pg_sleep(60)::text"))
         sleeps = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
-        await asyncio.to_thread(until, lambda: place.rows(sleeps))
+        await reached(lambda: place.rows(sleeps))
         unread = send(exchanges, asked("select 1"))
         await asyncio.to_thread(own_postgres.crash)
         for answered in (sleeping, unread):
@@ -222,7 +222,7 @@ async def test_a_connection_that_ends_while_it_is_idle_is_replaced(
     before = await answer(exchanges, pid)
     observer.execute("select pg_terminate_backend(%s)", [before])
     alive = "select 1 from pg_stat_activity where pid = %s"
-    await asyncio.to_thread(until, lambda: not observer.execute(alive, [before]).fetchall())
+    await reached(lambda: not observer.execute(alive, [before]).fetchall())
     while (answered := send(exchanges, asked(pid))) is not None:
         await answered
     assert await answer(exchanges, pid) != before
@@ -311,14 +311,14 @@ async def test_a_worker_whose_backends_end_again_and_again_runs_each_job_once(
             other.enqueue_many([NewJob("work", {"number": n}) for n in range(jobs)])
             async with onefold.worker(concurrency=10, lease=LEASE, chores=False):
                 for end in range(1, ends):
-                    await asyncio.to_thread(until, partial(has_begun, end * jobs // ends))
+                    await reached(partial(has_begun, end * jobs // ends))
                     observer.execute(
                         "select pg_terminate_backend(pid) from pg_stat_activity"
                         " where application_name = %s",
                         [NAME],
                     )
-                await asyncio.to_thread(
-                    until, lambda: {job.state for job in other.find(limit=jobs)} == {"completed"}
+                await reached(
+                    lambda: {job.state for job in other.find(limit=jobs)} == {"completed"}
                 )
         assert {job.attempt for job in other.find(limit=jobs)} == {1}
     assert sorted(begun) == list(range(jobs))
@@ -340,13 +340,13 @@ async def test_a_worker_that_is_cancelled_during_an_exchange_leaves_no_job_lease
 
             worker = asyncio.create_task(onefold.worker(lease=LEASE, chores=False).run())
             first = other.enqueue("work")
-            await asyncio.to_thread(until, lambda: state_of(other, first.id) == "completed")
+            await reached(lambda: state_of(other, first.id) == "completed")
             with psycopg.connect(postgres_place.url) as blocker:
                 blocker.execute(f'lock table "{postgres_place.schema}".job'.encode())
                 observer.execute(
                     "select pg_notify(%s, 'default')", [f'"{postgres_place.schema}".job']
                 )
-                await asyncio.to_thread(until, lambda: observer.execute(waiting, [NAME]).fetchall())
+                await reached(lambda: observer.execute(waiting, [NAME]).fetchall())
                 worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
         assert {job.state for job in other.find()} <= {"completed", "ready"}

@@ -1,7 +1,6 @@
 """What idle workers and servers send does not depend on the number of shards."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -16,7 +15,7 @@ from onefold.push.push_worker import PushSettings, PushWorker
 from onefold.worker import chores, statistics
 from onefold.worker.settings import worker_settings
 from tests.faults.proxy import Proxy
-from tests.faults.servers import until
+from tests.faults.servers import reached
 from tests.fixtures.place import Place
 from tests.fixtures.proof import proved
 from tests.fixtures.shards import found
@@ -61,10 +60,6 @@ def test_a_look_and_a_tick_are_one_statement_each(place: Place, proxy: Proxy) ->
             before = len(proxy.sent)
             call()
             assert len(proxy.sent) == before + 1
-
-
-async def reached(condition: Callable[[], object]) -> None:
-    await asyncio.to_thread(until, condition)
 
 
 async def rest() -> None:

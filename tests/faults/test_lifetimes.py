@@ -12,7 +12,7 @@ from tests.fixtures.place import Place
 
 
 class TestPools:
-    def test_nothing_is_connected_before_it_is_used(
+    def test_nothing_is_connected_before_it_is_used_and_after_it_is_closed(
         self, sessions: Sessions, migrated: str, make_caller: MakeCaller
     ) -> None:
         caller = make_caller(Onefold(sessions.url, schema=migrated))
@@ -23,15 +23,7 @@ class TestPools:
         assert sessions.states() == []
         caller("enqueue", "mail")
         assert sessions.states() != []
-
-    def test_nothing_stays_connected_after_closing(
-        self, sessions: Sessions, migrated: str, make_caller: MakeCaller
-    ) -> None:
-        caller = make_caller(Onefold(sessions.url, schema=migrated))
-        caller("enqueue", "mail")
-
         caller("close")
-
         until(lambda: sessions.states() == [])
 
     def test_event_loops_that_ended_leave_no_sessions_behind(

@@ -1,7 +1,5 @@
 """A worker that does not listen: it listens again soon, and until then it looks often."""
 
-import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -11,15 +9,11 @@ from onefold import Onefold
 from onefold.databases.postgres import notify
 from onefold.worker import queue_monitor
 from tests.faults.proxy import Proxy
-from tests.faults.servers import state_of, until
+from tests.faults.servers import reached, state_of
 from tests.fixtures.patience import BRIEF
 
 NEVER = timedelta(minutes=10)
 LOOK = b"with recursive lane"
-
-
-async def reached(condition: Callable[[], object]) -> None:
-    await asyncio.to_thread(until, condition)
 
 
 async def test_a_worker_listens_again_as_soon_as_a_look_was_answered(

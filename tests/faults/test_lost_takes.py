@@ -1,6 +1,5 @@
 """A take whose answer is lost leaves no job leased to a worker that does not know of it."""
 
-import asyncio
 import logging
 import threading
 from datetime import timedelta
@@ -13,7 +12,7 @@ from onefold.model.ids import shard_of
 from onefold.worker.settings import WorkerOptions
 from tests.faults.callers import MakeCaller
 from tests.faults.proxy import Proxy
-from tests.faults.servers import PATIENCE, state_of, until
+from tests.faults.servers import PATIENCE, reached, state_of
 from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, found
@@ -49,7 +48,7 @@ class Gate:
         self._open.set()
 
     async def is_reached(self) -> None:
-        await asyncio.to_thread(until, lambda: self.begun)
+        await reached(lambda: self.begun)
 
 
 def behind(proxy: Proxy, place: Place, *, patience: timedelta = LOCK) -> Onefold:
@@ -112,12 +111,12 @@ async def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
                     only_with=queue if queue == "plain" else "",
                 )
                 gate.open()
-                await asyncio.to_thread(until, lambda: proxy.refuses)
+                await reached(lambda: proxy.refuses)
                 caplog.clear()
-                await asyncio.to_thread(until, lambda: "database is not available" in caplog.text)
+                await reached(lambda: "database is not available" in caplog.text)
                 assert "running" in {job.state for job in other.find()}
                 proxy.pick_up()
-                await asyncio.to_thread(until, lambda: _are_completed(other))
+                await reached(lambda: _are_completed(other))
         assert {job.attempt for job in other.find()} == {1}
     assert proxy.lost == 1
     # From a queue with limits, the take travels beside the finish, and may have an answer yet.
@@ -141,9 +140,9 @@ async def test_a_worker_that_stops_hands_back_first(
                 # The name of the queue: neither a look nor a finish is meant.
                 proxy.hang_up(only_with="plain")
                 gate.open()
-                await asyncio.to_thread(until, lambda: proxy.refuses)
+                await reached(lambda: proxy.refuses)
                 worker.stop()
-                await asyncio.to_thread(until, lambda: "database is not available" in caplog.text)
+                await reached(lambda: "database is not available" in caplog.text)
                 assert "running" in {job.state for job in other.find()}
                 proxy.pick_up()
         ended = sorted((job.state, job.attempt) for job in other.find())
@@ -167,11 +166,11 @@ async def test_a_take_that_the_server_comes_to_later_is_handed_back_too(
                 await gate.is_reached()
                 other.enqueue("work")
                 proxy.deliver_swallowed()
-                await asyncio.to_thread(until, lambda: "handed back" in caplog.text)
+                await reached(lambda: "handed back" in caplog.text)
                 running = [job.id for job in other.find() if job.state == "running"]
                 assert running == [first.id]
                 gate.open()
-                await asyncio.to_thread(until, lambda: _are_completed(other))
+                await reached(lambda: _are_completed(other))
         assert {job.attempt for job in other.find()} == {1}
     assert len(gate.begun) == len(set(gate.begun)) == 2
 
@@ -192,10 +191,10 @@ async def test_two_workers_of_one_name_leave_each_other_alone(
                 await gate.is_reached()
                 proxy.lose_answers()
                 lost = other.enqueue("work")
-                await asyncio.to_thread(until, lambda: state_of(other, lost.id) == "completed")
+                await reached(lambda: state_of(other, lost.id) == "completed")
                 assert state_of(other, held.id) == "running"
                 gate.open()
-                await asyncio.to_thread(until, lambda: _are_completed(other))
+                await reached(lambda: _are_completed(other))
         assert {job.attempt for job in other.find()} == {1}
     assert (proxy.lost, len(gate.begun)) == (1, 1)
 

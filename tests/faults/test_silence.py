@@ -13,7 +13,7 @@ from onefold.databases.postgres import notify
 from onefold.databases.postgres.database import PostgresDatabase
 from tests.faults.callers import Colour
 from tests.faults.proxy import Proxy
-from tests.faults.servers import state_of, until
+from tests.faults.servers import reached, state_of
 
 NEVER = timedelta(minutes=10)
 """Between two looks: what a worker takes before, it was told of."""
@@ -32,11 +32,11 @@ async def test_a_listener_that_hears_nothing_is_renewed(
             def work() -> None: ...
 
             async with onefold.worker(poll=NEVER, chores=False):
-                await asyncio.to_thread(until, lambda: proxy.listeners)
+                await reached(lambda: proxy.listeners)
                 proxy.forget_listeners()
-                await asyncio.to_thread(until, lambda: proxy.listeners > 1)
+                await reached(lambda: proxy.listeners > 1)
                 job = await asyncio.to_thread(other.enqueue, "work")
-                await asyncio.to_thread(until, lambda: state_of(other, job.id) == "completed")
+                await reached(lambda: state_of(other, job.id) == "completed")
 
 
 async def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
@@ -47,9 +47,9 @@ async def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
 
     async with Onefold(proxy.url, schema=migrated) as onefold:
         async with onefold.worker(poll=NEVER, chores=False):
-            await asyncio.to_thread(until, lambda: proxy.listeners)
+            await reached(lambda: proxy.listeners)
             proxy.forget_listeners()
-            await asyncio.to_thread(until, lambda: proxy.unheard)
+            await reached(lambda: proxy.unheard)
         asked = [task for task in asyncio.all_tasks() if "execute" in str(task.get_coro())]
         assert asked == []
 

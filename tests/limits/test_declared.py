@@ -67,28 +67,21 @@ def test_a_pause_is_not_lifted_by_a_declaration_and_does_not_keep_it_out(place: 
         assert (settings(onefold).paused, settings(onefold).limit) == (True, Limit(concurrency=1))
 
 
-def test_a_declared_queue_is_paused_before_it_has_any_job(place: Place) -> None:
+def test_a_declared_queue_and_that_of_a_schedule_are_paused_before_they_have_any_job(
+    place: Place,
+) -> None:
     with place.open() as onefold:
 
         @onefold.job(queue="email")
         def send() -> None: ...
 
         onefold.queues.declare("bulk", limit=Limit(concurrency=1))
-        for queue in ("email", "bulk", "default"):
-            onefold.queues.pause(queue)
-        assert {queue.name for queue in onefold.queues.find() if queue.paused} == {
-            "email",
-            "bulk",
-            "default",
-        }
-        assert send.kind == "send"
-
-
-def test_the_queue_of_a_schedule_is_paused_before_its_first_tick(place: Place) -> None:
-    with place.open() as onefold:
         onefold.schedules.save("nightly", "0 3 * * *", kind="report", queue="reports")
-        onefold.queues.pause("reports")
-        assert settings(onefold, "reports").paused
+        for queue in ("email", "bulk", "default", "reports"):
+            onefold.queues.pause(queue)
+        paused = {queue.name for queue in onefold.queues.find() if queue.paused}
+        assert paused == {"email", "bulk", "default", "reports"}
+        assert send.kind == "send"
 
 
 def test_queues_that_only_have_jobs_are_found_by_counting_them(place: Place) -> None:

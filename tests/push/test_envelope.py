@@ -105,14 +105,9 @@ def test_headers_of_the_queue_go_along_and_never_win() -> None:
     assert "Host" not in headers
 
 
-def test_a_queue_may_accept_something_else() -> None:
+def test_a_queue_may_accept_something_else_and_without_a_secret_nothing_is_signed() -> None:
     assert headers_of(a_job(), b"{}", None, now=NOW)["Accept"] == "*/*"
 
     headers = headers_of(a_job(), b"{}", None, now=NOW, more={"accept": "text/plain"})
     assert [text for name, text in headers.items() if name.lower() == "accept"] == ["text/plain"]
-
-
-def test_without_a_secret_nothing_is_signed() -> None:
-    headers = headers_of(a_job(), b"{}", None, now=NOW)
-
     assert not any("signature" in name for name in headers)

@@ -51,20 +51,15 @@ class Acks:
         asyncio.run(play())
 
 
-def test_without_a_queue_that_waits_for_acks_nobody_asks_twice() -> None:
-    acks = Acks(shortest=None)
-
-    acks.pass_time(1000)
-
-    assert (acks.asked, acks.rescued) == (1, 0)
-
-
-def test_an_idle_server_asks_once_in_the_shortest_ack_timeout() -> None:
-    acks = Acks(shortest=MINUTE)
+@pytest.mark.parametrize(("shortest", "asked"), [(None, 1), (MINUTE, 11)])
+def test_an_idle_server_asks_once_in_the_shortest_ack_timeout_if_there_is_one(
+    shortest: timedelta | None, asked: int
+) -> None:
+    acks = Acks(shortest=shortest)
 
     acks.pass_time(601)
 
-    assert (acks.asked, acks.rescued) == (11, 0)
+    assert (acks.asked, acks.rescued) == (asked, 0)
 
 
 def test_each_late_ack_is_seen_to_within_the_second() -> None:
@@ -103,25 +98,24 @@ def test_acks_of_a_queue_that_is_gone_are_still_waited_for() -> None:
     assert (acks.asked, acks.rescued) == (4, 1)
 
 
-@pytest.mark.parametrize("since", [None, timedelta(hours=1)])
-def test_a_queue_that_gives_no_such_time_any_more_has_given_it(since: timedelta | None) -> None:
-    acks = Acks(shortest=MINUTE)
+@pytest.mark.parametrize(
+    ("before", "since", "late"),
+    [
+        (MINUTE, None, MINUTE),
+        (MINUTE, timedelta(hours=1), MINUTE),
+        (timedelta(days=1), 2 * SECOND, 2 * SECOND),
+    ],
+    ids=["none any more", "a longer one", "a shorter one"],
+)
+def test_the_time_that_was_given_counts_whatever_the_queue_gives_since(
+    before: timedelta, since: timedelta | None, late: timedelta
+) -> None:
+    acks = Acks(shortest=before)
     acks.pass_time(1)
-    acks.wait_for(MINUTE)
+    acks.wait_for(late)
     acks.shortest = since
 
-    acks.pass_time(60)
-
-    assert acks.rescued == 1
-
-
-def test_a_queue_with_a_shorter_time_is_heeded_at_once() -> None:
-    acks = Acks(shortest=timedelta(days=1))
-    acks.pass_time(1)
-    acks.shortest = 2 * SECOND
-    acks.wait_for(2 * SECOND)
-
-    acks.pass_time(2)
+    acks.pass_time(int(late.total_seconds()))
 
     assert acks.rescued == 1
 

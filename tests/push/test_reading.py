@@ -56,10 +56,7 @@ def test_no_answer_is_a_failure_of_the_endpoint() -> None:
     [
         ((), MINUTE),
         ((("Retry-After", "5"),), timedelta(seconds=5)),
-        ((("retry-after", " 120 "),), 2 * MINUTE),
-        ((("Retry-After", "1.5"),), timedelta(seconds=2)),
-        ((("Retry-After", "0"),), timedelta(seconds=1)),
-        ((("Retry-After", "99999999"),), timedelta(days=1)),
+        ((("retry-after", "0"),), timedelta(seconds=1)),
         # Its clock is an hour late, and it counts from that.
         (
             (

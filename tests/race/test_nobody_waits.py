@@ -3,7 +3,6 @@
 A call that had to wait would fail: the transaction stays open until the call has returned.
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 from threading import Event
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from onefold import NewJob, Onefold, SerializationConflict
-from tests.fixtures.patience import LOCK
 from tests.fixtures.place import Place
 from tests.race.waiting import Second, until
 
@@ -19,12 +17,6 @@ HOUR = timedelta(hours=1)
 FIRST: Any = {"worker": "first", "lease": HOUR}
 
 ENDS = pytest.mark.parametrize("end", ["commit", "rollback"])
-
-
-@pytest.fixture
-def onefold(postgres_place: Place) -> Iterator[Onefold]:
-    with postgres_place.open(busy_timeout=LOCK) as opened:
-        yield opened
 
 
 def test_a_duplicate_in_an_open_transaction_keeps_nobody_waiting(
@@ -94,15 +86,10 @@ def test_the_next_jobs_are_taken_although_a_finish_has_to_wait(
         lambda other: other.deliveries.finish_and_take(taken, **FIRST),
     ) as second:
         second.is_waiting()
-        until(lambda: _state(onefold, after.id) == "running", "for the next job to be taken")
+        until(lambda: onefold.find(state="running", kind="b"), "for the next job to be taken")
         caller.execute("commit")
         ended, (job,) = second.answer()
     assert (ended[0].status, job.id) == ("accepted", after.id)
-
-
-def _state(onefold: Onefold, job_id: str) -> str | None:
-    job = onefold.get(job_id)
-    return None if job is None else job.state
 
 
 def test_an_open_enqueue_keeps_no_other_key_waiting(onefold: Onefold, caller: Any) -> None:

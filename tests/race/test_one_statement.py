@@ -1,6 +1,5 @@
 """A keyed enqueue and a claim are one statement each on PostgreSQL: beside open transactions."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,12 +13,6 @@ from onefold.operations.enqueue import KEEP_HOLDER, enqueue
 from tests.fixtures.place import Place
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def onefold(postgres_place: Place) -> Iterator[Onefold]:
-    with postgres_place.open() as opened:
-        yield opened
 
 
 def again(onefold: Onefold) -> Enqueued:

@@ -100,34 +100,29 @@ def test_a_window_that_is_over_is_taken_by_one(race: Race, place: Place, *, runn
             assert {job.id for job in onefold.find(unique_key=key)} == {holder.id, job_id}
 
 
-def test_with_raise_one_is_new_and_the_others_are_told_the_holder(race: Race, place: Place) -> None:
+def test_with_raise_one_is_new_and_the_others_are_refused(race: Race, place: Place) -> None:
     for _ in range(ROUNDS):
         key = uuid4().hex
-        options = {
-            "unique_key": key, "idempotency_key": key + "{rank}", "on_duplicate": "raise",
-        }  # fmt: skip
-        answers = race(place, options)
-        (job_id,) = [answer.value.id for answer in answers if answer.value is not None]
-        refusals = errors(answers)
-        assert len(refusals) == len(answers) - 1
-        assert {type(error) for error in refusals} == {AlreadyEnqueued}
+        options: Options = {"unique_key": key, "on_duplicate": "raise"}
+        options["idempotency_key"] = key + "{rank}"
+        job_id, refusals = alone(race(place, options), AlreadyEnqueued)
         assert {getattr(error, "holder_id", None) for error in refusals} == {job_id}
         # Nothing of a refused call is left behind, its publish key included.
         claims = place.rows("select key, result from {claim}")
         assert [str(result) for name, result in claims if name.startswith(key)] == [job_id]
-
-
-def test_with_mismatches_refused_one_payload_wins(race: Race, place: Place) -> None:
-    for _ in range(ROUNDS):
-        answers = race(
-            place, {"unique_key": uuid4().hex, "payload": "{rank}", "on_mismatch": "raise"}
-        )
-        (job_id,) = [answer.value.id for answer in answers if answer.value is not None]
-        refusals = errors(answers)
-        assert len(refusals) == len(answers) - 1
-        assert {type(error) for error in refusals} == {KeyReused}
+        options = {"unique_key": uuid4().hex, "payload": "{rank}", "on_mismatch": "raise"}
+        job_id, _ = alone(race(place, options), KeyReused)
         with place.open() as onefold:
             assert onefold.get(job_id) is not None
+
+
+def alone(answers: list[Answer[Enqueued]], error: type[Exception]) -> tuple[str, list[Any]]:
+    """The id of the one new job, and what all others were told, which is such an error."""
+    (job_id,) = [answer.value.id for answer in answers if answer.value is not None]
+    refusals = errors(answers)
+    assert len(refusals) == len(answers) - 1
+    assert {type(each) for each in refusals} == {error}
+    return job_id, refusals
 
 
 def save_new_queue(racer: Racer, name: str) -> Queue:

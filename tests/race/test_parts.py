@@ -32,12 +32,6 @@ SMALL = 4
 """A part in tests that need many of them."""
 
 
-@pytest.fixture
-def onefold(postgres_place: Place) -> Iterator[Onefold]:
-    with postgres_place.open() as opened:
-        yield opened
-
-
 @pytest.fixture(params=["sync", "async"])
 def caller(onefold: Onefold, request: pytest.FixtureRequest) -> Iterator[Caller]:
     colour: Colour = request.param

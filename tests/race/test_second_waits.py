@@ -102,55 +102,28 @@ def test_of_two_who_meet_a_window_that_is_over_one_is_new(
 
 
 @ENDS
-def test_a_replay_waits_for_an_open_enqueue_of_its_key(
-    place: Place, onefold: Onefold, end: str
-) -> None:
-    dead = _dead_letter(onefold)
-    newer, answer = one_after_the_other(
-        place, onefold, end, by_unique_key, lambda other: other.replay(dead)
-    )
-    job = onefold.get(dead)
-    assert job is not None
-    if end == "commit":
-        assert (answer.id, answer.duplicate, job.state) == (newer.id, True, "dead")
-    else:
-        assert (answer.id, answer.duplicate, job.state) == (dead, False, "ready")
-
-
-@ENDS
-def test_an_enqueue_waits_for_an_open_replay_and_there_is_no_gap(
-    place: Place, onefold: Onefold, end: str
+@pytest.mark.parametrize("order", ["enqueue, replay", "replay, enqueue", "replay, replay"])
+def test_replays_and_enqueues_of_one_key_wait_for_each_other_and_there_is_no_gap(
+    place: Place, onefold: Onefold, end: str, order: str
 ) -> None:
     """The replay's placeholder is gone before its transaction is; the key is not free meanwhile."""
-    dead = _dead_letter(onefold)
-    replayed, answer = one_after_the_other(
-        place, onefold, end, lambda within: within.replay(dead), by_unique_key
-    )
-    assert replayed.inserted
-    if end == "commit":
-        assert (answer.id, answer.duplicate) == (dead, True)
+    dead = by_unique_key(onefold).id
+    onefold.deliveries.bury(onefold.deliveries.take(**FIRST), reason="for the test")
+
+    def replay(other: Any) -> Enqueued:
+        return cast("Enqueued", other.replay(dead))
+
+    calls = [replay if word == "replay" else by_unique_key for word in order.split(", ")]
+    first, answer = one_after_the_other(place, onefold, end, *calls)
+    assert first.inserted
+    assert (first.id == dead) == order.startswith("replay")
+    assert answer.duplicate == (end == "commit")
+    if answer.duplicate:
+        assert answer.id == first.id
     else:
-        assert answer.inserted
+        assert (answer.id == dead) == order.endswith("replay")
     (holder,) = onefold.find(unique_key="k", state="ready")
     assert holder.id == answer.id
-
-
-@ENDS
-def test_of_two_replays_of_one_job_the_second_is_answered_with_the_job_itself(
-    place: Place, onefold: Onefold, end: str
-) -> None:
-    dead = _dead_letter(onefold)
-    _, answer = one_after_the_other(
-        place, onefold, end, lambda within: within.replay(dead), lambda other: other.replay(dead)
-    )
-    assert (answer.id, answer.duplicate) == (dead, end == "commit")
-    assert len(onefold.find(unique_key="k")) == 1
-
-
-def _dead_letter(onefold: Onefold) -> str:
-    job_id = by_unique_key(onefold).id
-    onefold.deliveries.bury(onefold.deliveries.take(**FIRST), reason="for the test")
-    return job_id
 
 
 @ENDS
@@ -162,13 +135,8 @@ def test_a_take_wins_against_a_replace(
         return other.enqueue("a", "new", unique_key="k", unique_while=scope, on_duplicate="replace")
 
     holder = onefold.enqueue("a", "old", unique_key="k", unique_while=scope)
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        assert [job.id for job in take_within(onefold, connection)] == [holder.id]
-        with Second(place, replace) as second:
-            second.is_waiting()
-            connection.execute(end)
-            answer = second.answer()
+    taken, answer = one_after_the_other(place, onefold, end, take_within, replace)
+    assert [job.id for job in taken] == [holder.id]
     job = onefold.get(holder.id)
     assert job is not None
     if end == "rollback":
@@ -190,13 +158,8 @@ def test_a_trigger_that_meets_an_open_take_is_not_lost(
         return other.enqueue("a", "new", unique_key="k", on_duplicate="rerun")
 
     holder = onefold.enqueue("a", "old", unique_key="k")
-    with place.connection() as connection:
-        connection.execute(place.begin)
-        taken = take_within(onefold, connection)
-        with Second(place, trigger) as second:
-            second.is_waiting()
-            connection.execute(end)
-            assert second.answer().id == holder.id
+    taken, answer = one_after_the_other(place, onefold, end, take_within, trigger)
+    assert answer.id == holder.id
     if end == "commit":
         onefold.deliveries.finish(taken)
     assert [job.payload for job in onefold.deliveries.take(limit=9, **FIRST)] == ["new"]

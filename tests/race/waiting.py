@@ -17,7 +17,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from onefold import Job, Onefold
+from onefold import Job, Onefold, Within
 from onefold.model.delivery import take_order
 from onefold.operations import deliveries
 from tests.fixtures.patience import until
@@ -107,9 +107,8 @@ def waits_for_a_lock(place: Place, name: str) -> bool:
         return row is not None and row[0] > 0
 
 
-def take_within(onefold: Onefold, connection: object, *, limit: int = 10) -> list[Job]:
+def take_within(within: Within, *, limit: int = 10) -> list[Job]:
     """A take whose transaction stays open: the engine's own calls commit theirs at once."""
     order = take_order(["default"], limit=limit, worker="first", lease=timedelta(hours=1))
-    borrowed = onefold.within(connection)
-    rows = borrowed.context.store.transact(lambda sql: deliveries.take(sql, order))
+    rows = within.context.store.transact(lambda sql: deliveries.take(sql, order))
     return [row.job() for row in rows]

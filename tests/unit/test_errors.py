@@ -108,7 +108,7 @@ def test_every_error_has_an_example_here() -> None:
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_an_error_is_a_sentence_with_its_evidence_in_fields_and_survives_pickling(
+def test_an_error_is_a_sentence_with_its_evidence_and_a_status_and_survives_pickling(
     error: errors.OnefoldError,
 ) -> None:
     message = str(error)
@@ -120,19 +120,6 @@ def test_an_error_is_a_sentence_with_its_evidence_in_fields_and_survives_picklin
         assert (str(copied), copied.args) == (message, error.args)
         assert copied.evidence == error.evidence
         assert {name: getattr(copied, name) for name in error.evidence} == error.evidence
-
-
-def annotations_of(kind: type[errors.OnefoldError]) -> set[str]:
-    return {
-        name
-        for parent in kind.__mro__
-        if parent is not errors.OnefoldError and issubclass(parent, errors.OnefoldError)
-        for name in inspect.get_annotations(parent)
-    }
-
-
-@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_a_status_says_whose_fault_it_is(error: errors.OnefoldError) -> None:
     match error:
         case errors.UsageError():
             assert error.status == 400
@@ -144,14 +131,19 @@ def test_a_status_says_whose_fault_it_is(error: errors.OnefoldError) -> None:
             assert error.status == 503
 
 
-def test_a_connection_is_named_and_not_kept() -> None:
+def annotations_of(kind: type[errors.OnefoldError]) -> set[str]:
+    return {
+        name
+        for parent in kind.__mro__
+        if parent is not errors.OnefoldError and issubclass(parent, errors.OnefoldError)
+        for name in inspect.get_annotations(parent)
+    }
+
+
+def test_a_connection_is_named_and_a_command_can_be_pasted_into_a_shell() -> None:
     error = errors.NoTransaction(Connection())
+    url = "postgresql:///db?host=%2Ftmp&port=1"
 
     assert error.evidence["connection"] == f"{__name__}.Connection"
     assert str(error).startswith(f"{__name__}.Connection has no open transaction")
-
-
-def test_the_command_for_an_outdated_schema_can_be_pasted_into_a_shell() -> None:
-    url = "postgresql:///db?host=%2Ftmp&port=1"
-
     assert f"--database '{url}'` and" in str(errors.SchemaOutdated(found=0, needed=5, where=url))

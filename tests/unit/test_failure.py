@@ -45,13 +45,6 @@ def charge(card: str = "4242-secret") -> None:
     raise CardDeclined(f"no funds on a card of {len(card)} digits")
 
 
-def give_up() -> None:
-    try:
-        charge()
-    except CardDeclined as error:
-        raise ValueError("cannot pay") from error
-
-
 def test_an_exception_that_was_raised_says_where() -> None:
     details = described(caught(charge))
 
@@ -74,14 +67,14 @@ def test_no_value_of_a_variable_is_kept() -> None:
 
 
 def test_causes_are_told_as_python_would() -> None:
-    details = described(caught(give_up))
+    """What was being handled is one too, unless it is hidden."""
 
-    (cause,) = details["causes"]
-    assert details["message"] == "cannot pay"
-    assert (cause["type"], "in charge" in cause["traceback"]) == (f"{__name__}.CardDeclined", True)
+    def give_up() -> None:
+        try:
+            charge()
+        except CardDeclined as error:
+            raise ValueError("cannot pay") from error
 
-
-def test_what_was_being_handled_is_a_cause_too_unless_it_is_hidden() -> None:
     def clean_up() -> None:
         try:
             charge()
@@ -94,6 +87,10 @@ def test_what_was_being_handled_is_a_cause_too_unless_it_is_hidden() -> None:
         except CardDeclined:
             raise KeyError("row") from None
 
+    details = described(caught(give_up))
+    (cause,) = details["causes"]
+    assert details["message"] == "cannot pay"
+    assert (cause["type"], "in charge" in cause["traceback"]) == (f"{__name__}.CardDeclined", True)
     assert len(described(caught(clean_up))["causes"]) == 1
     assert "causes" not in described(caught(hide))
 

@@ -74,16 +74,13 @@ def test_a_shard_is_left_out_for_longer_each_time(shards: Shards, time: Time) ->
     assert shards.usable("take") == [0, 1, 2, 3]
 
 
-def test_a_read_leaves_out_what_fails(onefold: Onefold, shards: Shards) -> None:
+def test_a_read_leaves_out_what_fails_unless_all_do(onefold: Onefold, shards: Shards) -> None:
     runtime = onefold.context.runtime
     assert [shard for shard, _ in runtime.run(shards.read("divide", dividing))] == [0, 1, 3]
     assert shards.usable("divide") == [0, 1, 3]
     assert [shard for shard, _ in runtime.run(shards.read("divide", dividing))] == [0, 1, 3]
-
-
-def test_a_read_that_fails_on_all_shards_is_an_error(onefold: Onefold, shards: Shards) -> None:
     with pytest.raises(Exception, match="division by zero"):
-        onefold.context.runtime.run(shards.read("fail", failing))
+        runtime.run(shards.read("fail", failing))
 
 
 def test_a_look_asks_all_shards_in_one_statement_unless_they_are_distributed() -> None:

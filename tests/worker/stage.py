@@ -2,15 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from onefold import Job, Onefold
 from onefold.worker.worker import Worker
 from tests.fixtures.patience import HANG, LOCK
-from tests.fixtures.place import Place
 
 T = TypeVar("T")
 
@@ -20,12 +19,6 @@ QUICK = timedelta(milliseconds=400)
 BEAT = timedelta(milliseconds=100)
 HELD: Any = {"lease": LOCK, "heartbeat": BEAT}
 """Leases that no pause of the machine ends, and that are extended all the time."""
-
-
-@contextmanager
-def opened(place: Place) -> Generator[Onefold]:
-    with place.open() as onefold:
-        yield onefold
 
 
 def perform(play: Callable[[], Coroutine[Any, Any, T]], onefold: Onefold) -> T:

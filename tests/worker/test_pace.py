@@ -17,26 +17,22 @@ def _after(flights: list[tuple[int, float, float]], *, most: int = 200) -> int:
     return prefetch.size
 
 
-def test_nothing_is_held_before_anything_is_known() -> None:
-    assert Prefetch(None, 200).size == 0
-
-
-def test_quick_jobs_are_held_ahead() -> None:
+def test_quick_jobs_are_held_ahead_and_slow_ones_left_to_others() -> None:
+    assert Prefetch(None, 200).size == 0, "nothing is known"
     # A hundred jobs end every five milliseconds, and a flight takes four.
     assert _after([(100, 0.004, 0.005)] * 10) > 100
-
-
-def test_slow_jobs_are_left_to_others() -> None:
     # Twenty jobs end every ten seconds.
     assert _after([(20, 0.004, 10.0)] * 10) == 0
 
 
-def test_a_number_that_somebody_has_fixed_stays() -> None:
+def test_a_number_that_somebody_has_fixed_stays_and_as_many_wait_for_long() -> None:
     prefetch = Prefetch(7, 7)
     prefetch.exchanged(1.0, 1.0)
     prefetch.ended += 1
     prefetch.exchanged(1.0, 2.0)
     assert prefetch.size == 7
+    prefetch.begin_check()
+    assert prefetch.surplus(7) == 0
 
 
 @example([(0, 0.0, 0.0), (2, 0.0, 1.1125369292536007e-308)], 0)
@@ -68,9 +64,3 @@ def test_waiting_jobs_go_back_where_slow_ones_follow_quick_ones() -> None:
     prefetch.ended += 3
     assert prefetch.surplus(200) == 197
     assert prefetch.size == 0
-
-
-def test_a_fixed_number_of_jobs_waits_for_long() -> None:
-    prefetch = Prefetch(7, 7)
-    prefetch.begin_check()
-    assert prefetch.surplus(7) == 0

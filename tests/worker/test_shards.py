@@ -13,7 +13,7 @@ from onefold import Job, NewJob, Onefold
 from onefold.model.ids import shard_of
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS, empty, found, spread
-from tests.worker.stage import HELD, opened, perform, until, working
+from tests.worker.stage import HELD, perform, until, working
 
 __all__ = ["empty", "spread"]
 
@@ -70,7 +70,7 @@ def test_other_shards_go_on_and_the_jobs_of_the_bad_one_run_later(
 ) -> None:
     caplog.set_level(logging.INFO, "onefold.worker")
     ran: Counter[str] = Counter()
-    with opened(four) as onefold:
+    with four.open() as onefold:
 
         @onefold.job
         async def work(n: int) -> None:
@@ -111,7 +111,7 @@ def fill_more(onefold: Onefold, kind: str) -> dict[str, int]:
 
 def test_jobs_of_other_shards_run_while_the_rows_of_one_are_locked(four: Place) -> None:
     ran: Counter[int] = Counter()
-    with opened(four) as onefold, four.connection() as other:
+    with four.open() as onefold, four.connection() as other:
 
         @onefold.job
         async def work(n: int) -> None:
@@ -134,7 +134,7 @@ def test_jobs_of_other_shards_run_while_the_rows_of_one_are_locked(four: Place) 
 
 
 def test_heartbeats_of_other_shards_go_on(four: Place) -> None:
-    with opened(four) as onefold:
+    with four.open() as onefold:
         may_end = asyncio.Event()
 
         @onefold.job
@@ -174,7 +174,7 @@ def due(place: Place) -> bool:
 
 
 def test_calls_visit_the_other_shards_and_then_report_the_error(four: Place) -> None:
-    with opened(four) as onefold:
+    with four.open() as onefold:
         jobs = fill(onefold, "work")
         calls = onefold.deliveries
         with failing(four):
@@ -202,7 +202,7 @@ def take_bad(onefold: Onefold) -> list[Job]:
 
 
 def test_a_rescue_visits_the_other_shards(four: Place) -> None:
-    with opened(four) as onefold:
+    with four.open() as onefold:
         jobs = fill(onefold, "work")
         taken = onefold.deliveries.take(limit=1_000, worker="w", lease=timedelta(microseconds=1))
         assert len(taken) == len(jobs)

@@ -20,28 +20,21 @@ def test_a_queue_that_is_alone_has_nearly_all_places() -> None:
     assert one(places=200, used=175) == 0
     assert one(places=200, most=64) == 64
     assert [one(places=places) for places in (1, 2, 8)] == [1, 2, 7]
-
-
-def test_beside_others_it_has_half_of_what_stays_free() -> None:
+    # Beside others it has half of what stays free.
     assert one(places=200, others=20) == 60
     assert one(places=200, used=60, others=20) == 0
     assert one(places=200, others=199) == 1
     assert one(places=200, others=200) == 0
 
 
-def test_queues_that_ask_together_are_given_the_same() -> None:
+def test_queues_that_ask_together_are_given_the_same_and_who_holds_much_takes_nothing() -> None:
     demands = [QueueDemand(str(number), 64, 0) for number in range(8)]
-
     assert Counter(allot(demands, 200, places=200, spread=2).values()) == {20: 8}
 
-
-def test_one_that_holds_much_already_takes_nothing_from_the_others() -> None:
     demands = [QueueDemand("much", 64, 60), QueueDemand("full", 4, 4), QueueDemand("none", 64, 0)]
-
     assert allot(demands, 90, places=200, spread=2) == {"none": 30}
 
-
-def test_of_endpoints_that_die_one_after_the_other_each_leaves_a_place() -> None:
+    # Of endpoints that die one after the other each leaves a place.
     places, held = 200, 0
     for _ in range(13):
         held += one(places=places, most=64, others=held)

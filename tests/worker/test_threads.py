@@ -18,7 +18,7 @@ from onefold.worker.threads import Interrupted, Threads
 from tests.fixtures.patience import HANG
 from tests.fixtures.place import Place
 from tests.fixtures.proof import repetitions
-from tests.worker.stage import QUICK, opened, perform, spin, until, working
+from tests.worker.stage import QUICK, perform, spin, until, working
 
 PATIENCE = HANG
 
@@ -249,7 +249,7 @@ def test_a_worker_interrupts_a_handler_after_its_imports(
 ) -> None:
     handler = _Handler(slow.load)
     events: list[Event] = []
-    with opened(place) as onefold:
+    with place.open() as onefold:
         onefold.subscribe(events.append)
 
         @onefold.job(max_attempts=1, timeout=timedelta(seconds=1) if cause == "timeout" else None)

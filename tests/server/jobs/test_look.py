@@ -88,20 +88,13 @@ async def test_a_push_that_finished_its_job_is_not_its_result(api: Api) -> None:
     assert job["pushed"] == exchange
     (entry,) = job["history"]
     assert (entry["status"], entry["webhookStatusCode"]) == ("success", 204)
-
-
-@pytest.mark.parametrize(
-    "result", [{"pushed": 1}, {"pushed": {"fence": 9}}, {"pushed": {}, "a": 1}]
-)
-async def test_a_result_that_only_looks_like_a_push_is_a_result(api: Api, result: Any) -> None:
-    await api.queue()
-    said = await api.publish()
-    await api.onefold.deliveries.afinish([await api.take()], results={said["id"]: result})
-
-    job = await api.job(said["id"])
-
-    assert job["result"] == result
-    assert job["history"][0]["webhookStatusCode"] is None
+    looks_alike: list[Any] = [{"pushed": 1}, {"pushed": {"fence": 9}}, {"pushed": {}, "a": 1}]
+    for result in looks_alike:
+        said = await api.publish()
+        await api.onefold.deliveries.afinish([await api.take()], results={said["id"]: result})
+        job = await api.job(said["id"])
+        assert job["result"] == result
+        assert job["history"][0]["webhookStatusCode"] is None
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
