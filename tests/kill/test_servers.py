@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.conftest import proxy
 from tests.faults.proxy import Proxy
 from tests.fixtures import postgres_keeper
 from tests.fixtures.place import Place
@@ -18,6 +19,8 @@ from tests.fixtures.shards import found
 from tests.kill import audit
 from tests.kill.jobs import enqueue
 from tests.kill.workers import Shop, Worker, at_length, opened, until
+
+__all__ = ["proxy"]
 
 ROUNDS = repetitions(1, soak=12)
 CUTS = repetitions(6, soak=30)
@@ -98,14 +101,6 @@ def test_a_restart_costs_idle_workers_no_attempt(
         worker.stop()
     audit.check(own_shop.place, own_shop.ledger, ids)
     assert {job.attempt for job in audit.jobs(own_shop.place)} == {1}
-
-
-@pytest.fixture
-def proxy(postgres_url: str) -> Iterator[Proxy]:
-    """A wire to the server that all tests share."""
-    proxy = Proxy(postgres_url)
-    yield proxy
-    proxy.close()
 
 
 @pytest.mark.prove

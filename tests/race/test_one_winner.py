@@ -100,7 +100,7 @@ def test_a_window_that_is_over_is_taken_by_one(race: Race, place: Place, *, runn
             assert {job.id for job in onefold.find(unique_key=key)} == {holder.id, job_id}
 
 
-def test_with_raise_one_is_new_and_the_others_are_refused(race: Race, place: Place) -> None:
+def test_with_raise_one_is_new_and_the_others_are_told_the_holder(race: Race, place: Place) -> None:
     for _ in range(ROUNDS):
         key = uuid4().hex
         options: Options = {"unique_key": key, "on_duplicate": "raise"}

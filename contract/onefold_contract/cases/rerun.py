@@ -64,17 +64,16 @@ def successor(subject: Subject, holder_id: str) -> Job:
 class TestRerun:
     """Rule 9: what `rerun` returns, and what it does if the holder is not running."""
 
-    def test_a_queued_holder_takes_the_new_payload(self, subject: Subject) -> None:
+    def test_a_queued_holder_takes_the_new_payload_and_is_not_put_off(
+        self, subject: Subject
+    ) -> None:
         first = trigger(subject, 1)
-        assert trigger(subject, 2) == Enqueued(first.id, duplicate=True, replaced=True)
-        assert subject.existing_job(first.id).payload == {"n": 2}
+        again = trigger(subject, 2, delay=HOUR)
+        assert again == Enqueued(first.id, duplicate=True, replaced=True)
+        job = subject.existing_job(first.id)
+        assert (job.payload, job.run_at) == ({"n": 2}, subject.clock.now)
         complete(subject)
         assert stored(subject) == 1, "no job was running, so no job follows"
-
-    def test_a_queued_holder_is_not_put_off(self, subject: Subject) -> None:
-        first = trigger(subject, 1)
-        trigger(subject, 2, delay=HOUR)
-        assert subject.existing_job(first.id).run_at == subject.clock.now
 
     def test_a_running_holder_is_the_answer(self, subject: Subject) -> None:
         first = trigger(subject, 1)
