@@ -179,7 +179,15 @@ def _method() -> Any:
     return mock.patch.object(httpx.AsyncClient, "post")
 
 
-@pytest.mark.parametrize("double", [_class, _method])
+def _specified_class() -> Any:
+    return mock.patch("httpx.AsyncClient", autospec=True)
+
+
+def _specified_method() -> Any:
+    return mock.patch.object(httpx.AsyncClient, "post", autospec=True)
+
+
+@pytest.mark.parametrize("double", [_class, _method, _specified_class, _specified_method])
 def test_a_mocked_client_of_httpx_is_refused(shop: Shop, double: Callable[[], Any]) -> None:
     @shop.onefold.job
     async def handler() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from inspect import iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import NonCallableMock
 from urllib.error import HTTPError
 
 from onefold.errors import UsageError
@@ -102,13 +103,19 @@ def _httpx(module: Any, patch: Patch) -> None:
 def _refuse_double(module: Any, client: str) -> None:
     """Raise an error if a test has replaced a client of httpx: its requests would not be seen."""
     replaced = getattr(module, client)
-    if all(isfunction(getattr(replaced, method, None)) for method in _METHODS):
+    if all(_is_real(getattr(replaced, method, None)) for method in _METHODS):
         return
     raise UsageError(
         f"httpx.{client} is a test double, so the check does not see its requests. Keep the client"
         f" and replace its transport: httpx.{client}(transport=httpx.MockTransport(…)), or respx."
         " Or replace the function of yours that sends, by a double that declares effect(…)."
     )
+
+
+def _is_real(method: object) -> bool:
+    """Whether it is no double, also none with autospec: that is like a function."""
+    is_double = isinstance(method, NonCallableMock) or hasattr(method, "mock")
+    return isfunction(method) and not is_double
 
 
 def _requests(module: Any, patch: Patch) -> None:
