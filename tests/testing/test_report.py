@@ -24,6 +24,7 @@ from onefold.testing import (
     effect,
     enqueued,
 )
+from onefold.testing.report import without_times
 from tests.testing.zoo import Shop
 
 HERE = Path(__file__)
@@ -367,18 +368,28 @@ def test_a_crash_ends_statements_that_are_not_read_to_their_end(shop: Shop) -> N
 # --- time -----------------------------------------------------------------------------------------
 
 
+FORMS = (
+    "%Y-%m-%d %H:%M:%S",
+    "%s",
+    "order %Y%m%d%H%M%S",
+    "%Y%m%dT%H%M%SZ",
+    "INV-%Y%m%d-%H%M%S.pdf",
+    "%a, %d %b %Y %H:%M:%S GMT",
+)
+
+
 @on_sqlite
-@pytest.mark.parametrize("kind", ["text", "number"])
+@pytest.mark.parametrize("form", FORMS)
 def test_the_present_time_is_not_compared_also_if_it_has_whole_seconds(
-    shop: Shop, kind: str
+    shop: Shop, form: str
 ) -> None:
     started = datetime.now(UTC)
     number = 0
 
-    def now() -> object:
+    def now() -> str:
         """Two clean runs are in the same second, and later ones are not."""
         moment = started + timedelta(seconds=1 if number > 3 else 0)
-        return f"{moment:%Y-%m-%d %H:%M:%S}" if kind == "text" else int(moment.timestamp())
+        return f"{moment:{form}}"
 
     @shop.onefold.job
     def good() -> None:
@@ -388,10 +399,55 @@ def test_the_present_time_is_not_compared_also_if_it_has_whole_seconds(
             tx.execute(
                 "insert into receipt values (7, ?) on conflict (order_id) do update set"
                 " text = excluded.text",
-                (str(now()),),
+                (now(),),
             )
 
     assert_idempotent(good)
+
+
+NOON = datetime(2026, 11, 12, 12, 0, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-12 12:00",
+        "2026-11-12T12:00Z",
+        "2026-11-12T13:00:05+01:00",
+        "20261112120005",
+        "20261112_120004",
+        "20261112120005123456",
+        "12:00:05.25",
+        "1794484805",
+    ],
+)
+def test_a_present_time(text: str) -> None:
+    """A time to the minute is present during this minute."""
+    since = int(NOON.timestamp()) * 1_000_000
+
+    assert without_times(f"at {text}, ", since, since + 2_000_000) == "at *, "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-12 11:59",
+        "2026-11-12 12:01",
+        "2026-13-12 12:00",
+        "20261112120009",
+        "20261312120005",
+        "20261112-1200050",
+        "12:00:09",
+        "12:00:05:10",
+        "99:00:05",
+        "1794484905",
+    ],
+)
+def test_another_time_is_compared(text: str) -> None:
+    since = int(NOON.timestamp()) * 1_000_000
+
+    assert without_times(text, since, since + 2_000_000) == text
+
 
 
 # --- its end --------------------------------------------------------------------------------------

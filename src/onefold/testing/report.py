@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -109,35 +109,60 @@ def _place(scenario: str, point: Point) -> str:
 
 
 _TIME: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d(?::?\d\d)?)?"
+    r"(?P<date>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?P<seconds>:\d\d(?:\.\d+)?)?"
+    r"(?:Z|[+-]\d\d(?::?\d\d)?)?)"
+    r"|(?P<compact>(?<!\d)\d{8}[T_-]?\d{6}(?:\d{6})?Z?(?!\d))"
     r"|(?<![\d.])\d{10}(?:\d{3}){0,3}(?:\.\d+)?(?![\d.])"
+    r"|(?P<clock>(?<![\d:])\d\d:\d\d:\d\d(?:\.\d+)?(?![\d:]))"
 )
-"""A date with a time, or the seconds since 1970, or milliseconds, and so on."""
+"""A date with a time, also without signs in between; the seconds since 1970, or milliseconds,
+and so on; or a time of day."""
+_MINUTE: Final = 60 * SECOND
+_DAYS: Final = tuple(map(timedelta, (-1, 0, 1)))
 
 
 def without_times(text: str, since: int, until: int) -> str:
     """Hide the moments between two moments, in microseconds: the present time of a check."""
 
     def hidden(match: re.Match[str]) -> str:
-        found = match.group()
-        is_present = any(since - SECOND <= each <= until + SECOND for each in _moments(found))
-        return VOLATILE if is_present else found
+        found = _moments(match, since)
+        length = _MINUTE if match["date"] and not match["seconds"] else 0
+        is_present = any(
+            since - SECOND <= each + length and each <= until + SECOND for each in found
+        )
+        return VOLATILE if is_present else match.group()
 
     return _TIME.sub(hidden, text)
 
 
-def _moments(text: str) -> Iterator[int]:
+def _moments(match: re.Match[str], since: int) -> Iterator[int]:
     """What a text may mean: a time without a zone is in UTC, or local."""
-    if "-" not in text:
-        whole = text.partition(".")[0]
-        yield int(float(text) * 10 ** (SECOND_DIGITS - len(whole)))
-        return
     try:
-        moment = datetime.fromisoformat(text)
+        times = list(_times(match, since))
     except ValueError:
         return
-    for each in [moment] if moment.tzinfo else [moment.replace(tzinfo=UTC), moment.astimezone()]:
-        yield int(each.timestamp() * SECOND)
+    for each in times:
+        if isinstance(each, int):
+            yield each
+            continue
+        zoned = [each] if each.tzinfo else [each.replace(tzinfo=UTC), each.astimezone()]
+        yield from (int(one.timestamp() * SECOND) for one in zoned)
+
+
+def _times(match: re.Match[str], since: int) -> Iterator[datetime | int]:
+    text = match.group()
+    if match["date"]:
+        yield datetime.fromisoformat(text)
+    elif match["compact"]:
+        digits = re.sub(r"\D", "", text)
+        yield datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # noqa: DTZ007 - see above
+    elif match["clock"]:
+        today = datetime.fromtimestamp(since / SECOND, UTC).date()
+        of_day = time.fromisoformat(text)
+        yield from (datetime.combine(today + day, of_day) for day in _DAYS)
+    else:
+        whole = text.partition(".")[0]
+        yield int(float(text) * 10 ** (SECOND_DIGITS - len(whole)))
 
 
 def _keys(effects: Iterable[RecordedEffect]) -> Counter[tuple[str, str | None]]:
