@@ -37,6 +37,10 @@ TABLES = {
             " customer_id integer references customer)"
         ),
         "create table invoice (id integer primary key autoincrement, order_id integer unique)",
+        (
+            "create table part (id integer primary key autoincrement, name text not null,"
+            " whole_id integer references part)"
+        ),
     ),
     "%s": (
         "create table customer (id serial primary key, name text not null)",
@@ -49,6 +53,10 @@ TABLES = {
         (
             "create table invoice (order_id integer unique,"
             " id integer primary key default nextval('invoice_number'))"
+        ),
+        (
+            "create table part (id serial primary key, name text not null,"
+            " whole_id integer references part)"
         ),
     ),
 }
@@ -248,6 +256,51 @@ def two_rows_in_any_order(desk: Desk) -> tuple[Twin, Twin]:
 
     def good(run: Run) -> None:
         book(run, ["ann", "bob"])
+
+    return bad, good
+
+
+@twins
+def parts_of_parts_in_any_order(desk: Desk) -> tuple[Twin, Twin]:
+    """Rows in the middle that only the ends of a tree tell apart."""
+    insert = "insert into part (name, whole_id) values (?, ?) returning id"
+
+    def build(run: Run, names: list[str]) -> None:
+        with run.transaction() as tx:
+            car = desk.one(tx, insert, "car", None)
+            for name in sorted(names, reverse=run.attempt > 1):
+                axle = desk.one(tx, insert, "axle", car)
+                part = desk.one(tx, insert, name, axle)
+                run.within().enqueue("draw", {"path": f"{car}/{axle}/{part}"})
+
+    def bad(run: Run) -> None:
+        build(run, ["left", "right" if run.attempt == 1 else "left"])
+
+    def good(run: Run) -> None:
+        build(run, ["left", "right"])
+
+    return bad, good
+
+
+@twins
+def token_before_id(desk: Desk) -> tuple[Twin, Twin]:
+    """A text in which a token has the sign that separates words."""
+    insert = "insert into booking (token) values (?) returning id"
+
+    def book(run: Run, *, is_good: bool) -> None:
+        tokens = [f"{secrets.token_hex(4)}-{secrets.token_hex(4)}" for _ in range(2)]
+        with run.transaction() as tx:
+            for number, name in enumerate(["ann", "bob"]):
+                booking = desk.one(tx, insert, tokens[number])
+                token = tokens[number if is_good or run.attempt == 1 else 0]
+                payload = {"name": name, "link": f"https://x.example/{token}/{booking}"}
+                run.within().enqueue("mail", payload)
+
+    def bad(run: Run) -> None:
+        book(run, is_good=False)
+
+    def good(run: Run) -> None:
+        book(run, is_good=True)
 
     return bad, good
 

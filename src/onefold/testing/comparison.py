@@ -78,6 +78,9 @@ class Comparison:
         reverse.sort(key=lambda each: any(each.values))
         self._clean = clean
         self._orders = made, reverse
+        self._only = {
+            id(each) for each in made if alike[each.skeleton] == 1 or not any(each.values)
+        }
         self._naming: dict[Generated, list[Template]] = defaultdict(list)
         for each in made:
             for value in each.values:
@@ -104,19 +107,26 @@ class Comparison:
             rest[item.what].append(item)
         match = _Match({}, [], [])
         done: set[int] = set()
-        for first in order:
+
+        def take(template: Template) -> list[Template]:
+            """Find its item; returns those that name its new values."""
+            if id(template) in done:
+                return []
+            done.add(id(template))
+            new = template.take(rest[template.item.what], match.found)
+            if new is None:
+                match.missing.append(template)
+                return []
+            match.found |= new
+            return [each for value in new for each in self._naming[value]]
+
+        # All that can be at one place only, first: their values tell others apart.
+        only = [each for each in order if id(each) in self._only]
+        naming = [each for template in only for each in take(template)]
+        for first in (*naming, *order):
             waiting = [first]
             while waiting:
-                template = waiting.pop()
-                if id(template) in done:
-                    continue
-                done.add(id(template))
-                new = template.take(rest[template.item.what], match.found)
-                if new is None:
-                    match.missing.append(template)
-                    continue
-                match.found |= new
-                waiting += [each for value in new for each in self._naming[value]]
+                waiting += take(waiting.pop())
         rest.pop("step", None)
         match.extra += chain.from_iterable(rest.values())
         return match

@@ -144,8 +144,11 @@ def _value(part: OneOf, text: str, rest: Leaf, known: Found) -> str | None:
     if possible or others:
         return max(filter(text.startswith, possible), key=len, default=None)
     literals = [each for each in rest or () if isinstance(each, str)]
+    length = len(generated.clean)
     if len(literals) == len(rest or ()):
         value = text[: len(text) - sum(map(len, literals))]
+    elif not generated.column and literals and text.startswith(literals[0], length):
+        value = text[:length]  # A random text of this length may have more than one word.
     else:
         word = re.match(_WORD, text, re.DOTALL)
         value = word.group() if word else ""
