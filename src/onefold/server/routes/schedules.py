@@ -60,8 +60,9 @@ async def put_schedule(
     """
     _check_installed()
     queue = await request.server.queues.get(request.tenant, checks.name(body.queue, "queue"))
+    is_new = False
     try:
-        is_new = not await get_schedule(request.calls, name)
+        await get_schedule(request.calls, name)
     except ScheduleNotFound:
         is_new = True
     retention = queue.retention
