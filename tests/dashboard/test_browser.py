@@ -479,8 +479,11 @@ def test_the_times_below_a_narrow_chart_do_not_overlap(
     boxes: list[tuple[float, float]] = labels.evaluate_all(
         "all => all.map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"
     )
+    values = page.locator("#chart-latency .chart-axis text")
+    starts: list[float] = values.evaluate_all("all => all.map(one => one.getBBox().x)")
     narrow.close()
 
+    assert min(starts) >= 0
     assert len(boxes) == 3
     assert all(one[1] < other[0] for one, other in pairwise(boxes))
 

@@ -188,6 +188,13 @@ def test_the_lines_of_times_are_times_that_people_use(most: float, labels: list[
     assert [tick.label for tick in found.ticks] == labels
 
 
+def test_no_label_of_times_has_more_than_the_six_characters_that_an_axis_has_room_for() -> None:
+    mosts = [0.001 * 1.3**number for number in range(80)]
+    charts = [chart((most,), kind="lines", unit="time") for most in mosts]
+
+    assert max(len(tick.label) for one in charts for tick in one.ticks) == 6
+
+
 def test_a_gap_interrupts_a_line_and_a_value_alone_is_a_point() -> None:
     (line,) = chart((1.0, 2.0, None, 2.0, None, 0.0, 1.0), kind="lines").lines
 
