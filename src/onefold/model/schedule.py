@@ -9,7 +9,6 @@ from bisect import bisect_left
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -143,6 +142,8 @@ class Schedule(
 
     def local(self, tick: datetime | None) -> datetime | None:
         """A tick in the zone of the schedule; in UTC if this machine does not know the zone."""
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
         try:
             return tick and tick.astimezone(ZoneInfo(self.tz))
         except (ZoneInfoNotFoundError, ValueError, OSError):
