@@ -18,6 +18,7 @@ from sqlalchemy.orm import sessionmaker
 from onefold import DatabaseUnavailable, Defer, Onefold, Run
 from onefold.databases.handler_transaction import abegin, begin
 from onefold.databases.postgres import PostgresDatabase, libpq
+from onefold.model.places import Places
 from onefold.operations.statement import Operation, Sql
 from tests.effects.deliveries import ColouredRun, execute
 from tests.faults.callers import Colour
@@ -170,10 +171,10 @@ def test_a_transaction_of_ours_that_was_idle_for_too_long_is_tried_again(
     assert isinstance(database, PostgresDatabase)
 
     def look_twice(sql: Sql) -> Operation[str]:
-        yield sql("look", shard=0, queues=[])
+        yield sql("look", shard=0, queues=[], **Places().spans([0], []))
         if freezes:
             freezes.pop()()
-        yield sql("look", shard=0, queues=[])
+        yield sql("look", shard=0, queues=[], **Places().spans([0], []))
         return "done"
 
     if has_time:

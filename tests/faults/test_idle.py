@@ -27,7 +27,7 @@ QUEUES = b"served_queue as served"
 NEVER = timedelta(minutes=10)
 """Between two runs of the timers that a test does not count."""
 WORKER_TIMERS = {
-    "poll": b"with recursive lane",
+    "poll": b"with recursive clock",
     "chores": b"schedule as s",
     "listener": b"select 1\0",
     "row": b"worker (",

@@ -13,7 +13,7 @@ from tests.faults.servers import reached, state_of
 from tests.fixtures.patience import BRIEF
 
 NEVER = timedelta(minutes=10)
-LOOK = b"with recursive lane"
+LOOK = b"with recursive clock"
 
 
 async def test_a_worker_listens_again_as_soon_as_a_look_was_answered(

@@ -16,13 +16,19 @@ from psycopg import sql as compose
 from onefold import Onefold
 from onefold.databases.postgres.exchanges import SESSION
 from onefold.databases.postgres.transaction import IN_ORDER
-from onefold.operations import jobs
+from onefold.model.delivery import TakeOrder
+from onefold.model.job import JobRow
+from onefold.model.places import Places
+from onefold.operations import jobs, queues
+from onefold.operations.deliveries import exchange_statement
 from onefold.operations.statement import Sql, Statement, compiled, in_schema
 from tests.fixtures.backlog import (
     FENCE,
     FEW,
     HOUR,
+    KIND,
     NOW,
+    QUEUE,
     Backlog,
     fills,
     hot_statements,
@@ -116,7 +122,7 @@ class Prepared:
 
     def plan(self) -> dict[str, Any]:
         """Run it, and take it back."""
-        explain = compose.SQL("explain (analyze, format json) execute {} ({})")
+        explain = compose.SQL("explain (analyze, buffers, format json) execute {} ({})")
         with self._connection.transaction(force_rollback=True):
             self._connection.execute(f"set local plan_cache_mode = {self._mode}".encode())
             if self._in_order:
@@ -256,6 +262,64 @@ def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
     # The one row is the head of its priority; dead entries of the index are not rows.
     assert cost.rows <= 3
     assert cost.faults == ()
+
+
+def test_a_take_beside_a_transaction_that_stays_open_begins_behind_the_last_one(
+    postgres_url: str, postgres_schema: str
+) -> None:
+    """Until it ends, the entries of taken jobs stay in the index."""
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    with (
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+        psycopg.connect(postgres_url) as dump,
+    ):
+        database = Database(connection, postgres_schema)
+        database.fill(Backlog(ready=20_000, running=0))
+        places = Places()
+        clean = pages(database, places)
+        dump.execute("set transaction isolation level repeatable read")
+        dump.execute("select 1")
+        connection.execute(
+            f"update {postgres_schema}.job set state = 1 where id <= '{job_id(19_000)}'".encode()
+        )
+        first = f"""
+            select id from {postgres_schema}.job
+            where shard = :shard::smallint and queue = '{QUEUE}' and state = 0 and group_key is null
+            order by priority, run_at, id limit 1
+        """
+        once = pages_of(database.plan(Statement("first", first, {"shard": 0}), MODES[0]))
+        from_the_beginning = pages(database, places)
+        places.pass_by([taken_job(19_000)], (), 1)
+        behind = pages(database, places)
+
+    assert once > 300
+    for name in clean:
+        assert from_the_beginning[name] <= clean[name] + 1.2 * once, name
+        assert behind[name] <= clean[name] + once / 10, name
+
+
+def taken_job(number: int, *, priority: int = 0) -> JobRow:
+    return JobRow(
+        job_id(number), "", QUEUE, KIND, priority, NOW - HOUR, 1, 8, 1, "null", None, 0, NOW,
+        None, None, None, None, 0, NOW, NOW, "w",
+    )  # fmt: skip
+
+
+def pages(database: Database, places: Places) -> dict[str, int]:
+    """The pages that a take and a look read which begin there."""
+    order = TakeOrder({QUEUE: 10}, 10, "w", HOUR, places=places)
+    statements = [
+        exchange_statement(database.sql, 0, (), order),
+        next(queues.look(database.sql, [QUEUE], places)),
+    ]
+    for statement in statements:  # once before: the first one marks entries, and writes pages
+        database.plan(statement, MODES[1])
+    return {one.name: pages_of(database.plan(one, MODES[1])) for one in statements}
+
+
+def pages_of(plan: dict[str, Any]) -> int:
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 @pytest.mark.prove

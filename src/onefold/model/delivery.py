@@ -16,6 +16,7 @@ from onefold.model.failure import described, printable, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import Job, JobRow, JobState, Json
 from onefold.model.json_text import decode_payload, encode_payload
+from onefold.model.places import Places
 from onefold.model.timestamps import Duration, Iso, span
 
 EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
@@ -121,6 +122,8 @@ class TakeOrder(msgspec.Struct, frozen=True):
     """Kinds that the worker has no handler for: another worker takes them."""
     tries: list[str] = msgspec.field(default_factory=list[str])
     """The ids of the takes that were sent for it, in order: only the last can have a response."""
+    places: Places = msgspec.field(default_factory=Places)
+    """Where the take begins."""
 
     @property
     def take_id(self) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.errors import LeaseLost
-from onefold.model.delivery import Delivery, Ended, Heartbeat
+from onefold.model.delivery import Delivery, Ended, Heartbeat, TakeOrder
 from onefold.model.ids import shard_of
 from onefold.model.job import JobRow
 from onefold.model.lifecycle import KEEP, Event, State
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from onefold.model.delivery import TakeOrder
     from onefold.operations.statement import Operation, Rows, Sql, Statement
 
 ID_OF: Final[Callable[[Any], str]] = attrgetter("delivery.id")
 """The id of the job of a finish: its place in the order of locks."""
+NOTHING: Final = TakeOrder({}, 0, "", 0)
 
 
 def finish_and_take(
@@ -57,6 +57,7 @@ def exchange_statement(
     plain = all(map(attrgetter("plain"), finishes))
     # Of the statements for several shards, the first must not be committed if the last one fails.
     alone = plain and sql.visits_one
+    order = order or NOTHING
     return sql(
         "exchange_jobs",
         ("id", "fence", "result"),
@@ -66,13 +67,14 @@ def exchange_statement(
         shard=shard,
         plain=plain,
         keep=KEEP[State.COMPLETED],
-        queues=[] if order is None else list(order.queues),
-        limits=[] if order is None else list(order.queues.values()),
-        limit=0 if order is None else order.limit,
-        worker=None if order is None else order.worker,
-        take_id=None if order is None else order.take_id,
-        lease=0 if order is None else order.lease,
-        unknown=[] if order is None else list(order.unknown),
+        queues=list(order.queues),
+        limits=list(order.queues.values()),
+        limit=order.limit,
+        worker=order.worker,
+        take_id=order.take_id,
+        lease=order.lease,
+        unknown=list(order.unknown),
+        **order.places.spans([shard], order.queues),
     )
 
 

@@ -29,6 +29,7 @@ from onefold.errors import InvalidInput, QueueNotEmpty
 from onefold.model.checks import parted, qualified
 from onefold.model.ids import hash12
 from onefold.model.job import DEFAULT_QUEUE, Job, JobRow
+from onefold.model.places import Places
 from onefold.model.queue import (
     FailingCounts,
     Outlook,
@@ -167,10 +168,13 @@ def _save(
                 )
 
 
-def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
-    """The due jobs of some queues, and when there will be more."""
+def look(sql: Sql, queues: Sequence[str], places: Places | None = None) -> Operation[list[Outlook]]:
+    """The due jobs of some queues, and when there will be more. Begins like takes at `places`."""
     seen: dict[str, Outlook] = {}
-    rows = yield from read_all_shards(sql, "look", alone=True, waits=False, queues=list(queues))
+    spans = (places or Places()).spans(sql.visited, queues)
+    rows = yield from read_all_shards(
+        sql, "look", alone=True, waits=False, queues=list(queues), **spans
+    )
     for queue, paused, controlled, due, due_grouped, next_at, now in rows:
         here = Outlook(
             queue, bool(paused), bool(controlled), bool(due), bool(due_grouped), next_at, now

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from onefold.errors import DatabaseError
 from onefold.model.delivery import TakeOrder
+from onefold.model.places import Places
 from onefold.model.timestamps import span
 from onefold.operations import queues
 
@@ -40,6 +41,10 @@ BLOCKED: Final = 0.5
 """Seconds until a queue at its limit is tried again: a job that ends elsewhere may free it."""
 BUSY: Final = 0.25
 """Seconds between looks while there are jobs to take: other queues may have some, too."""
+WHOLE: Final = 1.0
+"""Seconds between takes from the beginning, at most."""
+SHARE: Final = 0.05
+"""Of the time, what takes from the beginning may need, if others find nothing."""
 DOUBLINGS: Final = 8
 """How often a pause doubles, of those that begin with `SOON`."""
 
@@ -83,6 +88,17 @@ class QueueMonitor:
         self._look_wanted.set()
         self._next_look: float | None = None
         self._last_look = -BUSY
+        self._places = Places()
+        self._whole: TakeOrder | None = None
+        """The last take from the beginning."""
+        self._whole_wanted = False
+        """True if it has found jobs, or others have followed: earlier jobs may have come."""
+        self._begun = 0.0
+        """When it was made."""
+        self._begins = 0.0
+        """Seconds from then until the next one."""
+        self._took = 0.0
+        """How long it took."""
         self._empty_takes = 0
         self._looks = 0
         """Since a take brought jobs."""
@@ -105,6 +121,7 @@ class QueueMonitor:
         known = (*self.limited, *self._known_limited)
         self.limited = {queue: None for queue in known if queue in self.plain}
         self._empty_takes = 0
+        self._begins = 0.0
         self._look_in(0.0)
         self._wake.set()
 
@@ -112,11 +129,20 @@ class QueueMonitor:
 
     def next_take(self, room: int, used: Mapping[str, int]) -> TakeOrder | None:
         """What to take from plain queues, at most `room` jobs; None if nothing is expected."""
+        begins = self._until_begin <= 0
+        if begins:
+            self.plain.update(self._settings.queues)
         limits = self._allot(self.plain, room, used)
         if not limits:
             return None
         self.limited_first = True
-        return self._order(limits, room)
+        if not begins:
+            return self._order(limits, room)
+        # A new object: takes that were sent before move on in the old one.
+        self._places = Places(self._places)
+        self._begun, self._begins = time.monotonic(), WHOLE
+        self._whole = self._order(limits, room)
+        return self._whole
 
     def next_limited_takes(self, room: int, used: Mapping[str, int]) -> list[TakeOrder]:
         """What to take from limited queues: one take for each queue, as far as there is room."""
@@ -134,7 +160,16 @@ class QueueMonitor:
 
     def _order(self, limits: dict[str, int], room: int) -> TakeOrder:
         unknown = tuple(self.unknown_kinds)
-        return TakeOrder(limits, room, self._settings.name, self._lease, unknown)
+        places = self._places
+        return TakeOrder(limits, room, self._settings.name, self._lease, unknown, places=places)
+
+    @property
+    def _until_begin(self) -> float:
+        """Seconds until a take begins at the beginning: some jobs come late.
+
+        Their transaction took long, or they were handed back.
+        """
+        return self._begun + self._begins - time.monotonic()
 
     def _allot(self, wanted: Collection[str], room: int, used: Mapping[str, int]) -> dict[str, int]:
         """How many jobs each of the queues may give, in the order in which they are served."""
@@ -158,21 +193,36 @@ class QueueMonitor:
         """A queue that gave fewer jobs than it could has no more for now."""
         if taken:
             self._looks = 0
+        missing = dict(order.queues)
+        for job in taken:
+            missing[job.queue] -= 1
+        is_full = len(taken) >= order.limit
+        drained = [] if is_full else [queue for queue, number in missing.items() if number > 0]
+        self._pass_by(order, taken, drained)
         if self._settings.rotates and taken:
             self._rotation.sort(key={job.queue for job in taken}.__contains__)
-        if len(taken) >= order.limit:
+        if is_full:
             self._empty_takes = 0
             self._look_in(BUSY)
             return
         self._empty_takes = 0 if taken else self._empty_takes + 1
-        missing = dict(order.queues)
-        for job in taken:
-            missing[job.queue] -= 1
-        for queue, number in missing.items():
-            if number > 0:
-                self.plain.discard(queue)
+        self.plain.difference_update(drained)
         # Look for the next job. If takes find nothing although looks do, wait longer and longer.
         self._look_in(min(SOON * 2 ** min(self._empty_takes, DOUBLINGS), LATE))
+
+    def _pass_by(self, order: TakeOrder, taken: Sequence[JobRow], drained: Sequence[str]) -> None:
+        """The next take begins behind these jobs."""
+        sql = self._runtime.store.database.sql
+        if sql.takes_by_priority:  # SQLite has no entries of taken jobs
+            return
+        order.places.pass_by(taken, drained, sql.shards)
+        if order is self._whole:
+            self._took = time.monotonic() - self._begun
+            self._whole_wanted = bool(taken)
+        else:
+            self._whole_wanted = True
+            if not taken:
+                self._begins = min(self._took / SHARE, WHOLE)
 
     def taken_limited(self, queue: str, limit: int, taken: TakenUnderControl) -> None:
         """A queue at its limit is tried again later; one that gave all may have more."""
@@ -219,12 +269,23 @@ class QueueMonitor:
                 self.answered.set()
                 for outlook in outlooks:
                     self._update(outlook)
+                self._begin_again()
                 if self.plain or self.limited:
                     self._wake.set()
 
+    def _begin_again(self) -> None:
+        """There may be jobs before the places: take from the beginning when it is time."""
+        if not self._whole_wanted:
+            return
+        if (left := self._until_begin) > 0:
+            self._look_in(left)
+        else:
+            self.plain.update(self._settings.queues)
+
     async def _look(self, names: list[str]) -> list[Outlook]:
         """What is due in these queues: by the worker's own connection if possible."""
-        look = partial(queues.look, queues=names)
+        places = self._places if self._whole_wanted else None
+        look = partial(queues.look, queues=names, places=places)
         if self._exchanges is not None and self._shards.number == 1:
             answered: asyncio.Future[list[Outlook] | None] = asyncio.Future()
             if self._exchanges.send(look, partial(_set_result, answered)):

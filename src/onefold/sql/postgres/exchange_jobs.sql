@@ -7,9 +7,11 @@
 --
 -- Jobs are leased from the queues in the given order, each up to its own limit, by priority, then run_at,
 -- then id. For each queue, the priorities with waiting jobs are visited one by one (an index skip scan of
--- job_ready), so that jobs that are scheduled ahead at a better priority are never read. The update also
--- clears the scope of a key that is held only while the job is queued. What is the same for all leased jobs
--- is not returned.
+-- job_ready), so that jobs that are scheduled ahead at a better priority are never read. Each is read from
+-- its first waiting job: what is before it has been taken, and may still be in the index. The spans of a
+-- queue (:from_… to :before_priority) leave out what the last takes have passed. The update also clears the
+-- scope of a key that is held only while the job is queued. What is the same for all leased jobs is not
+-- returned.
 --
 -- A last row without an id follows unless all deliveries are completed and need nothing more: it has in
 -- the place of the payload those that are completed, as JSON.
@@ -86,54 +88,67 @@ with clock (now) as materialized (
         order by w.place
     ) as wanted
     cross join lateral (
-        with recursive lane (priority) as (
-            (
-                select j.priority
-                from onefold.job as j
-                where
-                    j.shard = :shard::smallint
-                    and j.queue = wanted.queue
-                    and j.state = 0
-                    and j.group_key is null
-                order by j.priority
-                limit 1
-            )
-            union all
-            select (
-                select j.priority
-                from onefold.job as j
-                where
-                    j.shard = :shard::smallint
-                    and j.queue = wanted.queue
-                    and j.state = 0
-                    and j.group_key is null
-                    and j.priority > lane.priority
-                order by j.priority
-                limit 1
-            )
-            from lane
-            where lane.priority is not null
-        )
-        select head.at, head.fence
-        from lane
+        select lane.at, lane.fence
+        from
+            unnest(
+                :from_shard::smallint[], :from_queue::text[], :from_priority::integer[],
+                :from_run_at::bigint[], (:from_id::text[])::uuid[], :before_priority::integer[]
+            ) as span (shard, queue, priority, run_at, id, before)
         cross join lateral (
-            select j.ctid as at, j.fence
-            from onefold.job as j
-            where
-                j.shard = :shard::smallint
-                and j.queue = wanted.queue
-                and j.state = 0
-                and j.group_key is null
-                and j.priority = lane.priority
-                and j.run_at <= wanted.now
-                and (j.expires_at is null or j.expires_at > wanted.now)
-                -- Estimated as almost always true. Otherwise all due jobs would be sorted.
-                and nullif(coalesce(array_position(:unknown::text[], j.kind), 0) > 0, true) is not null
-            order by j.run_at, j.id
+            with recursive first (priority, run_at, id) as (
+                (
+                    select j.priority, j.run_at, j.id
+                    from onefold.job as j
+                    where
+                        j.shard = :shard::smallint
+                        and j.queue = wanted.queue
+                        and j.state = 0
+                        and j.group_key is null
+                        and (j.priority, j.run_at, j.id) > (span.priority, span.run_at, span.id)
+                        and j.priority < span.before
+                    order by j.priority, j.run_at, j.id
+                    limit 1
+                )
+                union all
+                select later.priority, later.run_at, later.id
+                from first
+                cross join lateral (
+                    select j.priority, j.run_at, j.id
+                    from onefold.job as j
+                    where
+                        j.shard = :shard::smallint
+                        and j.queue = wanted.queue
+                        and j.state = 0
+                        and j.group_key is null
+                        and j.priority > first.priority
+                        and j.priority < span.before
+                    order by j.priority, j.run_at, j.id
+                    limit 1
+                ) as later
+            )
+            select head.at, head.fence
+            from first
+            cross join lateral (
+                select j.ctid as at, j.fence
+                from onefold.job as j
+                where
+                    j.shard = :shard::smallint
+                    and j.queue = wanted.queue
+                    and j.state = 0
+                    and j.group_key is null
+                    and j.priority = first.priority
+                    and (j.run_at, j.id) >= (first.run_at, first.id)
+                    and j.run_at <= wanted.now
+                    and (j.expires_at is null or j.expires_at > wanted.now)
+                    -- Estimated as almost always true. Otherwise all due jobs would be sorted.
+                    and nullif(coalesce(array_position(:unknown::text[], j.kind), 0) > 0, true) is not null
+                order by j.run_at, j.id
+                limit wanted.limit_
+                for update skip locked
+            ) as head
             limit wanted.limit_
-            for update skip locked
-        ) as head
-        where lane.priority is not null
+        ) as lane
+        where span.shard = :shard::smallint and span.queue = wanted.queue
         limit wanted.limit_
     ) as due
     limit (select :limit::integer)
