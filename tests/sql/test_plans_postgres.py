@@ -236,6 +236,52 @@ def test_a_plan_that_was_made_for_an_empty_table_reads_no_more_when_a_burst_foll
     assert [cost.rows for cost in costs if cost.rows > 300 + SPARE] == []
 
 
+@pytest.mark.parametrize(
+    "history",
+    ["emptied", *[pytest.param(h, marks=pytest.mark.prove) for h in ("new", "refilled", "full")]],
+)
+def test_a_statement_reads_what_it_was_asked_for_with_old_statistics(
+    postgres_url: str, postgres_schema: str, history: str
+) -> None:
+    """The tables were never analyzed, or while they were empty: new, or after months of use."""
+    size, notes = 100, 1_500
+    backlog = Backlog(finished=20_000, ready=2_000, running=500)
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        database = Database(connection, postgres_schema)
+        if history in {"emptied", "refilled"}:
+            database.fill(backlog, analyze=history == "refilled")
+            for table in ("job", "claim", "attempt", "duplicate"):
+                connection.execute(f"delete from {postgres_schema}.{table}".encode())
+                connection.execute(f"vacuum analyze {postgres_schema}.{table}".encode())
+        database.fill(backlog, analyze=history == "full")
+        insert = f"""
+            insert into {postgres_schema}.duplicate (shard, job_id, at)
+            select shard, id, {NOW} from {postgres_schema}.job where state = 0 limit {notes}
+        """
+        connection.execute(insert.encode())
+        minute = 60_000_000
+        statistics = database.sql(
+            "read_statistics", shard=0, width=minute, back=HOUR, queue=None, prefix=""
+        )
+        lapsed = database.sql("lock_lapsed_deliveries", shard=0, limit=size)
+
+        findings = over(database, stores(database.sql, size), 3 * size + SPARE)
+        findings += over(database, [lapsed], backlog.running)
+        findings += over(database, [statistics], 2 * notes + SPARE)
+        connection.execute(SESSION)
+        findings += over(database, takes(database.sql, size), 3 * size + SPARE)
+
+    assert findings == []
+
+
+def over(database: Database, statements: list[Statement], most: int) -> list[str]:
+    """The statements that read more rows than that."""
+    costs = [(one.name, mode, database.cost(one, mode)) for one in statements for mode in MODES]
+    return [f"{name} ({mode}): {cost.rows}" for name, mode, cost in costs if cost.rows > most]
+
+
 @pytest.mark.parametrize("size", [2, 100])
 @pytest.mark.prove
 def test_takes_and_enqueues_are_planned_once(databases: dict[Backlog, Database], size: int) -> None:

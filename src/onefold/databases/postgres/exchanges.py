@@ -34,8 +34,9 @@ SESSION: Final = (
     b"set default_transaction_isolation = 'read committed';"
     # Nothing here waits for a row; but a table may be locked, as by a migration.
     b" set lock_timeout = 800;"
-    # A plan that is made while the table is empty and vacuumed would read the whole table later.
-    b" set enable_seqscan = off"
+    # A plan that is made while the table is empty and vacuumed would read the whole table later, or
+    # all ready jobs to sort them.
+    b" set enable_seqscan = off; set enable_bitmapscan = off"
 )
 PAUSE: Final = 1.0
 """Seconds after a failure until the next attempt to connect. Exchanges use the pool meanwhile."""
