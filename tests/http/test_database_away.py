@@ -19,7 +19,7 @@ from onefold.web.webhooks import StandardWebhooks, Webhook
 from tests.faults.proxy import Proxy
 from tests.fixtures.patience import BRIEF
 from tests.fixtures.place import Place, new_schema, postgres_place
-from tests.http.test_asgi import asked, caller, paid
+from tests.http.test_scope import asked, caller, paid
 from tests.http.test_wsgi import call
 from tests.webhooks import senders
 

@@ -1,7 +1,7 @@
 """The scenario of `within`, on callers' connections through PgBouncer."""
 
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,6 @@ from tests.fixtures.colours import Coloured, Store
 from tests.fixtures.connection import Kind
 from tests.fixtures.connections import effects
 from tests.fixtures.pgbouncer import PgBouncer
-from tests.fixtures.place import PATIENCE
 from tests.pgbouncer.kinds import POOLED
 
 __all__ = ["effects"]
@@ -20,18 +19,8 @@ __all__ = ["effects"]
 class PooledStore(Store):
     """What is opened there prepares nothing."""
 
-    def open(
-        self, *, clock: Callable[[], datetime] | None = None, busy_timeout: timedelta = PATIENCE
-    ) -> Onefold:
-        onefold = Onefold(
-            self.url,
-            schema=self.schema,
-            clock=clock,
-            busy_timeout=busy_timeout,
-            prepared_statements=False,
-        )
-        self._opened.append(onefold)
-        return onefold
+    def open(self, **options: Any) -> Onefold:
+        return super().open(prepared_statements=False, **options)
 
 
 @pytest.fixture(params=POOLED, ids=lambda kind: kind.name)

@@ -449,7 +449,6 @@ def test_another_time_is_compared(text: str) -> None:
     assert without_times(text, since, since + 2_000_000) == text
 
 
-
 # --- its end --------------------------------------------------------------------------------------
 
 
