@@ -1,5 +1,6 @@
 """Why does this job wait? One answer for each reason, in the order in which a take meets them."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,8 @@ from onefold.operations import waiting, workers
 from onefold.operations.workers import WorkerRow
 from tests.fixtures.colours import Clock, Coloured
 from tests.fixtures.place import Place
+
+Change = Callable[[], object]
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -59,21 +62,23 @@ async def test_a_job_waits_for_its_time_and_then_for_its_queue_and_workers_and_t
     own: Onefold = onefold.target
     job = await onefold.enqueue("letter", queue="mail", delay=HOUR)
     await onefold.queues.pause("mail")
-    codes: list[str] = []
-    for change in (
+    changes: list[Change] = [
         lambda: None,
         lambda: clock.advance(HOUR),
         lambda: own.queues.resume("mail"),
         lambda: started(own, name="other", queues=("default",)),
         lambda: started(own, name="stranger", kinds=("other",)),
         lambda: started(own, concurrency=1),
-    ):
+    ]
+    found: list[Waiting] = []
+    for change in changes:
         change()
-        found = await onefold.deliveries.why(job.id)
-        codes.append(found.code)
+        found.append(await onefold.deliveries.why(job.id))
 
-    assert codes == ["scheduled", "paused", "no_worker", "no_worker", "unknown_kind", "next"]
-    assert found.text.endswith("a place for the queue mail. Before it: 0 due jobs.")
+    assert [one.code for one in found] == [
+        "scheduled", "paused", "no_worker", "no_worker", "unknown_kind", "next"
+    ]  # fmt: skip
+    assert found[-1].text.endswith("a place for the queue mail. Before it: 0 due jobs.")
     take(own)
     assert await onefold.deliveries.why(job.id) is None
     second = await onefold.enqueue("letter", queue="mail")

@@ -239,11 +239,13 @@ def _exemplify(components: dict[str, Any], items: Iterable[dict[str, Any]]) -> N
 
 
 def _add_examples(components: dict[str, Any], found: Mapping[tuple[str, str], Any]) -> None:
+    fields = EXAMPLES["fields"]
     for name, schema in components.items():
         for member, about in schema.get("properties", {}).items():
             if "$ref" in str(about):
                 continue  # its members have examples
-            value = found.get((name, member), EXAMPLES["fields"].get(member))
+            given = fields.get(f"{name}.{member}", fields.get(member))
+            value = found.get((name, member), given)
             if value is not None:
                 about["examples"] = [None if about.get("type") == "null" else value]
 
