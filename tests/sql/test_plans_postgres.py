@@ -250,17 +250,20 @@ def test_a_statement_reads_what_it_was_asked_for_with_old_statistics(
         onefold.migrate()
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         database = Database(connection, postgres_schema)
-        if history in {"emptied", "refilled"}:
-            database.fill(backlog, analyze=history == "refilled")
-            for table in ("job", "claim", "attempt", "duplicate"):
-                connection.execute(f"delete from {postgres_schema}.{table}".encode())
-                connection.execute(f"vacuum analyze {postgres_schema}.{table}".encode())
-        database.fill(backlog, analyze=history == "full")
         insert = f"""
             insert into {postgres_schema}.duplicate (shard, job_id, at)
             select shard, id, {NOW} from {postgres_schema}.job where state = 0 limit {notes}
-        """
-        connection.execute(insert.encode())
+        """.encode()
+        if history in {"emptied", "refilled"}:
+            database.fill(backlog, analyze=history == "refilled")
+            connection.execute(insert)
+            for table in ("job", "claim", "attempt", "duplicate"):
+                connection.execute(f"delete from {postgres_schema}.{table}".encode())
+                # A server that is busy keeps the pages, too.
+                vacuum = f"vacuum (analyze, truncate false) {postgres_schema}.{table}"
+                connection.execute(vacuum.encode())
+        database.fill(backlog, analyze=history == "full")
+        connection.execute(insert)
         minute = 60_000_000
         statistics = database.sql(
             "read_statistics", shard=0, width=minute, back=HOUR, queue=None, prefix=""

@@ -67,11 +67,10 @@ class PooledSession(Session):
                 except psycopg.Error as error:
                     _check_away(error, reach)
                 else:
-                    break
+                    reach.succeeded()
+                    session.reach = reach
+                    return session
                 time.sleep(next(pauses))
-        reach.succeeded()
-        session.reach = reach
-        return session
 
 
 class AsyncPooledSession(AsyncSession):
@@ -89,11 +88,10 @@ class AsyncPooledSession(AsyncSession):
                 except psycopg.Error as error:
                     _check_away(error, reach)
                 else:
-                    break
+                    reach.succeeded()
+                    session.reach = reach
+                    return session
                 await asyncio.sleep(next(pauses))
-        reach.succeeded()
-        session.reach = reach
-        return session
 
 
 def _check_away(error: psycopg.Error, reach: PostgresReach) -> None:

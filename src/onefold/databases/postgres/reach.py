@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LEAST: Final = 2
 """The shortest `connect_timeout` of libpq, in seconds."""
 FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 0.25
 """Seconds between two tries: so late it is noticed that the server is back."""
 
 
@@ -32,7 +32,7 @@ class PostgresReach(Reach):
         super().__init__(label)
         self._url = url
         self.is_closed: bool = False
-        """True if nobody needs a connection any more."""
+        """True after the close: no connection is needed any more."""
         self._tries: list[float] = []
         self._asking = threading.Lock()
         self.answered_at: float = 0.0
