@@ -235,9 +235,9 @@ class TestCallbacks:
             with pytest.raises(WrongState, match="completed"):
                 word(job.id)
         job_id = subject.enqueue("email").id
-        for word in (calls.acknowledge, calls.nack, calls.heartbeat_job):
+        for call in (calls.acknowledge, calls.nack, calls.heartbeat_job):
             with pytest.raises(WrongState, match="a job that has been delivered"):
-                word(job_id)
+                call(job_id)
 
     def test_a_stale_word_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
