@@ -127,7 +127,7 @@ def test_a_handler_that_is_idempotent_passes(
     assert (report["cuts"] or 0) > 0 if shop.on_postgres else report["cuts"] is None
     assert report["delivered_again"] > 0
     assert shop.rows("select count(distinct number) from {effect}", effect=shop.effects) == [(20,)]
-    assert len(processes(tmp_path)) >= 3
+    assert processes(tmp_path), "those that ran a handler say so"
     no_process_is_left(tmp_path)
 
 

@@ -381,13 +381,17 @@ log: logging.Logger = logging.getLogger("onefold.server")
 async def watch_queues(calls: Tenant, send: Send, watched: asyncio.Event) -> None:
     """Send an event for each queue that has changed since the last poll, until cancelled."""
     seen: dict[str, dict[str, Any]] | None = None
+    fails = False
     while True:
         started = time.monotonic()
         try:
             queues = await _counted(calls)
         except DatabaseError as error:
-            log.warning("The queues could not be counted for the listeners of events: %s", error)
+            if not fails:
+                log.warning("Queues cannot be counted for the listeners of events: %s", error)
+            fails = True
         else:
+            fails = False
             found = {name: _said(queue) for name, queue in queues.items()}
             # A queue without settings is not found once it is empty.
             emptied = {name: _emptied(said) for name, said in (seen or {}).items()}

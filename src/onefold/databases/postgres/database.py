@@ -267,7 +267,8 @@ class PostgresDatabase:
         """
         is_back = False
         while True:
-            self._current().reach.refuse_hopeless(wait)
+            if wait is not None:
+                self._current().reach.refuse_hopeless()
             pool = self._current().pool or self._open_pool()
             try:
                 return pool, pool.getconn(wait)
@@ -289,7 +290,8 @@ class PostgresDatabase:
         is_back = False
         while True:
             loop = asyncio.get_running_loop()
-            self._current().reach.refuse_hopeless(wait)
+            if wait is not None:
+                self._current().reach.refuse_hopeless()
             pool = self._current().pools.get(loop) or await self._open_pool_in(loop)
             try:
                 return pool, await pool.getconn(wait)

@@ -66,9 +66,9 @@ class PostgresReach(Reach):
         finally:
             self._tries.remove(began)
 
-    def refuse_hopeless(self, wait: float | None) -> None:
+    def refuse_hopeless(self) -> None:
         """Refuse a request at once, if another one has just waited in vain."""
-        if wait is not None and self.is_hopeless:
+        if self.is_hopeless:
             raise DatabaseUnavailable(self.label, "other requests have just waited for it in vain.")
 
     def refuse_away(self, wait: float, error: Exception) -> None:
