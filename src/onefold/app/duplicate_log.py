@@ -87,10 +87,14 @@ class DuplicateLog:
                 return
             self._is_gathering = True
         writing = threading.Thread(target=self._gather, name="onefold-notes", daemon=True)
-        writing.start()
-        threading.Thread(
-            target=_await, args=(writing,), name="onefold-notes-end", daemon=False
-        ).start()
+        try:
+            writing.start()
+            threading.Thread(
+                target=_await, args=(writing,), name="onefold-notes-end", daemon=False
+            ).start()
+        except RuntimeError:  # Since Python 3.12, an interpreter that ends starts no thread.
+            self.flush()
+            self._is_gathering = False
 
     def _gather(self) -> None:
         while True:
