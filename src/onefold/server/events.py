@@ -165,7 +165,7 @@ class Subscription:
         """The id that the client wants to continue after, if it is not known any more."""
         self.at: str | None = None
         """The id after which it listens; None if it continues after an id of the client."""
-        self.watched = asyncio.Event()
+        self.watched: asyncio.Event = asyncio.Event()
         """Set once the watch has looked: what changes from now on is sent."""
 
     def put(self, message: EventMessage) -> None:
@@ -209,7 +209,7 @@ class Channel:
         self._memory: deque[EventMessage] = deque(maxlen=remembered)
         self.listeners: set[Subscription] = set()
         self.watching: asyncio.Task[None] | None = None
-        self.watched = asyncio.Event()
+        self.watched: asyncio.Event = asyncio.Event()
         self.forgetting: asyncio.TimerHandle | None = None
 
     def send(self, message: EventMessage) -> None:
