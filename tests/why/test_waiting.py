@@ -111,7 +111,7 @@ def test_a_job_that_is_not_due_says_whether_it_failed_or_was_deferred(spread: Pl
 
         assert failed.code == "retrying"
         assert failed.text == (
-            "Attempt 1 of 3 failed (builtins.TimeoutError: slow). It is tried again at"
+            "Attempt 1 of 3 failed (TimeoutError: slow). It is tried again at"
             " 2020-01-01 00:01:00 UTC."
         )
         assert deferred.text == "It was deferred, and is not due until 2020-01-01 00:02:00 UTC."
