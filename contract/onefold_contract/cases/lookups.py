@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 
 from onefold.errors import InvalidInput, JobNotFound
+from onefold.model.claim import Won
 from onefold.model.job import JobPage, NewJob
 from onefold_contract.cases.common import (
     DAY,
@@ -180,6 +181,20 @@ class TestPaging:
                 break
         assert [one for page in pages for one in page] == sorted(made, reverse=newest_first)
         assert list(map(len, pages)) == ([4, 4, 41] if newest_first else [44, 4, 1])
+
+    def test_a_page_of_keys_has_at_most_four_mebibytes_of_results(self, subject: Subject) -> None:
+        made = [f"{number:02}" for number in range(49)]
+        for key in made:
+            answer = subject.claim("import", key)
+            assert isinstance(answer, Won)
+            subject.keys.settle(answer.claim, "é" * 500_000 if key >= "40" else None)
+        pages: list[list[str]] = []
+        page = None
+        while page is None or page.next is not None:
+            page = subject.keys.find(limit=100, after=page and page.next, results=True)
+            pages.append([key.key for key in page])
+        assert [one for page in pages for one in page] == made
+        assert list(map(len, pages)) == [44, 4, 1]
 
     def test_a_search_for_a_text_looks_at_a_limited_number_of_jobs(self, subject: Subject) -> None:
         oldest = subject.enqueue("email", {"to": "Ada"}).id

@@ -136,7 +136,7 @@ class Keys(Noun):
 
         `state="unknown"` finds the keys that an operator should check. Results are customer data
         and are only returned with `results=True`. Steps are keys of the surface `step`, and are
-        only returned if `surface` names it.
+        only returned if `surface` names it. A page ends after 4 MiB of results.
         """
         wanted, place = self._filter(filters), stored_key.after(after)
         shown = checks.flag(results, "results")

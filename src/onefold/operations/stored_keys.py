@@ -5,7 +5,7 @@ A key is looked up among the jobs and the claims of all surfaces, shard by shard
 
 from __future__ import annotations
 
-from itertools import starmap
+from itertools import accumulate, starmap
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,7 +22,7 @@ from onefold.model.stored_key import (
     cursor,
     holder,
 )
-from onefold.operations.jobs import noted
+from onefold.operations.jobs import PAGE_BYTES, READ_AT_ONCE, noted
 from onefold.operations.replay import Replayable
 from onefold.operations.statement import ids_by_shard
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onefold.model.stored_key import Duplicates, KeyHolder, Question
-    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.statement import Operation, Row, Sql
 
 
 HIDDEN: Final = frozenset({"chore", "cron", "step"})
@@ -49,34 +49,53 @@ class KeyFilter(msgspec.Struct, frozen=True, kw_only=True):
 def find(
     sql: Sql, wanted: KeyFilter, *, after: tuple[str, str, str], limit: int, results: bool
 ) -> Operation[KeyPage]:
-    """A page of keys, ordered by surface, scope and key, merged over all shards."""
-    found: list[StoredKey] = []
+    """A page of keys, ordered by surface, scope and key, merged over all shards.
+
+    It ends after the bytes of a page of jobs, too: results may be long.
+    """
+    found: list[Row] = []
     for shard in range(sql.shards):
         # One more than wanted shows whether there is a next page.
-        left = limit + 1
+        left, room = limit + 1, PAGE_BYTES
         for surface in (yield from _surfaces(sql, shard, wanted, after[0])):
-            scope, key = _start(wanted, surface, after)
-            rows = yield sql(
-                "find_keys",
-                shard=shard,
-                tenant=wanted.tenant,
-                surface=surface,
-                scope=wanted.scope,
-                key=wanted.key,
-                state=wanted.state,
-                after_scope=scope,
-                after_key=key,
-                limit=left,
-                results=results,
-            )
-            found += map(StoredKey.from_row, rows)
-            left -= len(rows)
-            if not left:
-                break
-    # The order of text in the databases: by bytes.
-    found.sort(key=lambda one: _bytes(*one.place))
-    page = tuple(found[:limit])
-    return KeyPage(page, cursor(page[-1].place) if len(found) > limit else None)
+            place = _start(wanted, surface, after)
+            while left and room >= 0:
+                most = min(left, READ_AT_ONCE) if results else left
+                rows = yield sql(
+                    "find_keys",
+                    shard=shard,
+                    tenant=wanted.tenant,
+                    surface=surface,
+                    scope=wanted.scope,
+                    key=wanted.key,
+                    state=wanted.state,
+                    after_scope=place[0],
+                    after_key=place[1],
+                    limit=most,
+                    results=results,
+                )
+                found += rows
+                left -= len(rows)
+                room -= sum(map(_size, rows))
+                if len(rows) < most:
+                    break
+                place = rows[-1][2:4]
+        # The order of text in the databases: by bytes.
+        found.sort(key=lambda row: _bytes(*row[1:4]))
+        del found[_fitting(found, limit) + 1 :]
+    page = tuple(map(StoredKey.from_row, found[: _fitting(found, limit)]))
+    return KeyPage(page, cursor(page[-1].place) if len(found) > len(page) else None)
+
+
+def _fitting(rows: Sequence[Row], limit: int) -> int:
+    """How many of the rows a page has; one at least."""
+    sizes = accumulate(map(_size, rows[:limit]))
+    return max(sum(size <= PAGE_BYTES for size in sizes), min(1, len(rows)))
+
+
+def _size(row: Row) -> int:
+    """The bytes of a result."""
+    return len((row[-1] or "").encode())
 
 
 def _surfaces(sql: Sql, shard: int, wanted: KeyFilter, after: str) -> Operation[list[str]]:
