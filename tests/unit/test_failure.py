@@ -168,13 +168,28 @@ def test_what_a_handler_calls_through_onefold_is_shown_without_onefold() -> None
     assert "in parse_id" not in misused
 
 
-def test_where_there_is_nothing_but_machinery_it_is_kept() -> None:
-    error = caught(lambda: parse_id("no id"))
+@pytest.mark.parametrize(
+    ("refuse", "is_kept"), [(lambda: parse_id("no id"), False), (lambda: called(int, ("x",)), True)]
+)
+def test_where_there_is_nothing_but_machinery_it_is_kept_unless_it_refuses(
+    refuse: Callable[[], object], is_kept: bool
+) -> None:
+    error = caught(refuse)
     ours = error.__traceback__
     while ours is not None and not ours.tb_frame.f_globals["__name__"].startswith("onefold"):
         ours = ours.tb_next
 
-    assert "in parse_id" in described(error.with_traceback(ours))["traceback"]
+    assert ("traceback" in described(error.with_traceback(ours))) is is_kept
+
+
+def test_a_group_says_where_each_of_its_exceptions_is_from() -> None:
+    def gather() -> None:
+        inner = ExceptionGroup("inner", [caught(charge)])  # type: ignore[list-item]
+        raise ExceptionGroup("outer", [KeyError("row"), inner])
+
+    trace = described(caught(gather))["traceback"]
+
+    assert ["in gather" in trace, "KeyError: 'row'" in trace, "in charge" in trace] == [True] * 3
 
 
 def decoded(error: object) -> Any:

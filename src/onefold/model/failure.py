@@ -7,7 +7,10 @@ a vanished worker. Values of local variables are not stored: they may be secret.
 from __future__ import annotations
 
 import traceback
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
+
+from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,9 +49,22 @@ def described(error: BaseException) -> dict[str, Any]:
 
 def _described(error: BaseException, text_length: int, trace_length: int) -> dict[str, Any]:
     details: dict[str, Any] = {"type": type_name(error), "message": shown(error, text_length)}
-    if trace := _trace(error, trace_length):
-        details["traceback"] = trace
+    trace = [_trace(error, trace_length), *map(_part, islice(_parts(error), CAUSES))]
+    if any(trace):
+        details["traceback"] = "\n".join(filter(None, trace))
     return details
+
+
+def _parts(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a group, as that of a task group; those of a group inside it, too."""
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield part
+            yield from _parts(part)
+
+
+def _part(error: BaseException) -> str:
+    return f"{_trace(error, CAUSE_LENGTH)}{type_name(error)}: {shown(error, CAUSE_LENGTH)}\n"
 
 
 def type_name(error: BaseException) -> str:
@@ -104,6 +120,7 @@ def _trace(error: BaseException, length: int) -> str:
 def _frames(error: BaseException) -> Sequence[tuple[FrameType, int]]:
     """The last frames of the handler and of what it calls; all of them if there are none.
 
+    A refusal by Onefold, as of a payload, has none of its own: the message says what is wrong.
     Between them are those of what the handler calls through Onefold, as the function of a step.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -114,6 +131,8 @@ def _frames(error: BaseException) -> Sequence[tuple[FrameType, int]]:
         is_ours = package == "onefold" or (is_ours and package in MACHINERY)
         if not is_ours:
             found.append((frame, line))
+    if isinstance(error, OnefoldError):
+        return found[-FRAMES:]
     return (found or frames)[-FRAMES:]
 
 
