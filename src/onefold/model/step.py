@@ -7,7 +7,7 @@ delivery that began it: the delivery that has the job has its steps, so a step n
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -110,6 +110,14 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
         return bytes(self.value).decode() or "null"
 
 
+class Sized(Protocol):
+    """A row of a list, with values that may be long."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of these values."""
+
+
 class StepRow(msgspec.Struct, frozen=True):
     """A stored step. The fields are in the order of read_steps' columns."""
 
@@ -127,6 +135,11 @@ class StepRow(msgspec.Struct, frozen=True):
     def from_row(cls, row: Sequence[Any]) -> StepRow:
         """From a row of any statement that returns whole steps."""
         return cls(*row)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its notes."""
+        return len((self.result or "").encode())
 
     @property
     def is_settled(self) -> bool:
@@ -181,6 +194,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def duration(self) -> timedelta | None:
         """The duration of the run that ended it; None while it has not ended."""
         return None if self.ended_at is None else self.ended_at - self.started_at
+
+
+class StepPage(msgspec.Struct, frozen=True):
+    """Some steps of a job, in the order in which they began, and the cursor of the next page."""
+
+    items: list[Step]
+    """The steps of this page."""
+    next: str | None = None
+    """Pass it as `after=` for the next page; None on the last."""
 
 
 class StepReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

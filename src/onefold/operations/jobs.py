@@ -34,7 +34,7 @@ from onefold.operations.unique_keys import Stand, insert_successors, settle
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onefold.model.schedule import Schedule
+    from onefold.model.step import Sized
     from onefold.operations.statement import Dialect, Operation, Sql, Statement
 
 PAGE_LIMIT: Final = 10_000
@@ -195,7 +195,7 @@ def _page(rows: Sequence[JobRow], end: str | None, limit: int) -> JobPage:
     return JobPage(jobs, end, looked_to=from_micros(milliseconds_of(end) * 1000))
 
 
-def fitting(rows: Sequence[JobRow | Schedule], limit: int) -> int:
+def fitting(rows: Sequence[Sized], limit: int) -> int:
     """How many of the rows a page has."""
     room = PAGE_BYTES
     for count, row in enumerate(rows[:limit]):

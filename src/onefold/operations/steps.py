@@ -17,12 +17,14 @@ from uuid import UUID
 
 import msgspec
 
-from onefold.errors import LeaseLost
+from onefold.errors import InvalidInput, LeaseLost
+from onefold.model import checks
 from onefold.model.claim import TAKEOVERS, Holding, Takeover
 from onefold.model.ids import new_id, shard_of
-from onefold.model.step import NOTHING, Notes, Step, StepRow, read_name, shown
+from onefold.model.step import NOTHING, Notes, Step, StepPage, StepRow, read_name, shown
 from onefold.operations import claims
 from onefold.operations.claims import HELD_COLUMNS
+from onefold.operations.jobs import READ_AT_ONCE, fitting
 from onefold.operations.publish_keys import KEY_COLUMNS
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from onefold.model.claim import Claim, ClaimKey
     from onefold.model.delivery import Delivery
     from onefold.operations.statement import Operation, Sql
+
+LONGEST_MOMENT: Final = 19
 
 
 class StepWrite(msgspec.Struct, frozen=True):
@@ -106,13 +110,54 @@ def write(
 def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Operation[list[StepRow]]:
     """The steps of a job, or the one with this key."""
     shard = shard_of(job_id, sql.shards)
-    rows = yield sql("read_steps", shard=shard, tenant=tenant, job=job_id, key=key)
+    return (yield from _read(sql, shard, tenant, job_id, key=key))
+
+
+def _read(
+    sql: Sql,
+    shard: int,
+    tenant: str,
+    scope: str,
+    *,
+    key: str | None = None,
+    after: tuple[int, str] | None = None,
+    limit: int | None = None,
+) -> Operation[list[StepRow]]:
+    after_at, after_key = after or (None, None)
+    place: dict[str, Any] = {"shard": shard, "tenant": tenant, "job": scope, "key": key}
+    rows = yield sql("read_steps", **place, after_at=after_at, after_key=after_key, limit=limit)
     return [StepRow.from_row(row) for row in rows]
+
+
+def find_page(
+    sql: Sql, job_id: str, tenant: str, *, after: str | None = None
+) -> Operation[StepPage]:
+    """A page of the steps of a job, with their results."""
+    shard, limit = shard_of(job_id, sql.shards), READ_AT_ONCE
+    place = None if after is None else _place(after)
+    found = yield from _read(sql, shard, tenant, job_id, after=place, limit=limit + 1)
+    page = found[: fitting(found, limit)]
+    items = yield from _shown(sql, job_id, page, results=True)
+    has_more = len(found) > len(page)
+    return StepPage(items, f"{page[-1].created_at}:{page[-1].key}" if has_more else None)
+
+
+def _place(cursor: str) -> tuple[int, str]:
+    began, colon, key = checks.text(cursor, "after").partition(":")
+    if not (colon and began.isascii() and began.isdigit() and len(began) < LONGEST_MOMENT):
+        raise InvalidInput("after", f"must be the `next` of a page, got {cursor!r}")
+    return int(began), key
 
 
 def look(sql: Sql, job_id: str, tenant: str, *, results: bool) -> Operation[list[Step]]:
     """The steps of a job, for display."""
     found = yield from find(sql, job_id, tenant)
+    return (yield from _shown(sql, job_id, found, results=results))
+
+
+def _shown(
+    sql: Sql, job_id: str, found: Iterable[StepRow], *, results: bool
+) -> Operation[list[Step]]:
     shard = shard_of(job_id, sql.shards)
     jobs = yield sql("delivery_states", ("shard", "id"), [(shard, job_id)])
     state, fence = (jobs[0][1], jobs[0][2]) if jobs else (None, None)
@@ -189,8 +234,7 @@ def find_claim_steps(
 ) -> Operation[list[StepRow]]:
     """The steps of all attempts with a key, or the one with this key of its own."""
     shard, tenant, *_ = parent.place(sql.shards)
-    rows = yield sql("read_steps", shard=shard, tenant=tenant, job=parent.steps, key=key)
-    return [StepRow.from_row(row) for row in rows]
+    return (yield from _read(sql, shard, tenant, parent.steps, key=key))
 
 
 def force_claim_step(

@@ -79,7 +79,7 @@ def find(
                 room -= sum(map(_size, rows))
                 if len(rows) < most:
                     break
-                place = rows[-1][2:4]
+                place = (rows[-1][2], rows[-1][3])
         # The order of text in the databases: by bytes.
         found.sort(key=lambda row: _bytes(*row[1:4]))
         del found[_fitting(found, limit) + 1 :]

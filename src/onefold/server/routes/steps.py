@@ -6,6 +6,7 @@ the result of the step, and does not run it again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -17,8 +18,9 @@ from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
 from onefold.model import checks
 from onefold.model.claim import Holding
 from onefold.model.json_text import decode_payload
-from onefold.model.step import Step, StepReply, StepRow
-from onefold.model.wire import Answer, Body, Fence
+from onefold.model.step import Step, StepPage, StepReply, StepRow
+from onefold.model.wire import Body, Fence
+from onefold.operations import steps
 from onefold.server.problems import BUSY, JOB_NOT_FOUND, NOT_FOUND, STEP_FAILED, refused
 from onefold.server.request_context import Reply, RequestContext
 from onefold.server.routing import RouteTable, job_id_of
@@ -74,10 +76,11 @@ class StepBody(Body):
     """
 
 
-class StepList(Answer):
-    """The steps of a job, in the order in which they began."""
+class StepsQuery(Body):
+    """A page of steps."""
 
-    items: list[Step]
+    after: str | None = None
+    """The `next` of the page before."""
     """The steps, in the order in which they began."""
 
 
@@ -194,14 +197,21 @@ def _finished(step: DeliveredStep, row: StepRow) -> Reply:
 
 
 @ROUTES.add(
-    "GET", "/v1/jobs/{id}/steps", scope="work", answers={200: StepList}, problems=(JOB_NOT_FOUND,)
+    "GET",
+    "/v1/jobs/{id}/steps",
+    scope="work",
+    query=StepsQuery,
+    answers={200: StepPage},
+    problems=(JOB_NOT_FOUND,),
 )
 async def list_steps(request: RequestContext) -> Reply:
     """List the steps of a job.
 
-    All steps of its deliveries, with their states and stored results.
+    The steps of its deliveries, with their states and stored results. One page per request, of 32
+    steps at most; it ends after 4 MiB.
     """
-    return Reply(200, StepList(items=await _steps(request)))
+    query: StepsQuery = request.query
+    return Reply(200, await _steps(request, query.after))
 
 
 @ROUTES.add(
@@ -219,17 +229,20 @@ async def get_step(request: RequestContext) -> Reply:
     """
     query: StepQuery = request.query
     place = (request.path["name"], query.key, query.occurrence)
-    found = [
-        step for step in await _steps(request) if (step.name, step.key, step.occurrence) == place
-    ]
+    found: list[Step] = []
+    page: StepPage | None = None
+    while page is None or page.next is not None:
+        page = await _steps(request, None if page is None else page.next)
+        found += [one for one in page.items if (one.name, one.key, one.occurrence) == place]
     if not found:
         raise refused(NOT_FOUND, f"The job has no step {place[0]!r} that has begun or ended.")
     return Reply(200, max(found, key=lambda step: step.generation))
 
 
-async def _steps(request: RequestContext) -> list[Step]:
-    job_id = job_id_of(request)
-    found = await request.calls.deliveries.asteps(job_id)
-    if not found and await request.calls.aget(job_id) is None:
+async def _steps(request: RequestContext, after: str | None) -> StepPage:
+    job_id, context = job_id_of(request), request.calls.context
+    look = partial(steps.find_page, job_id=job_id, tenant=context.tenant, after=after)
+    page = await context.store.atransact(look, write=False)
+    if not page.items and await request.calls.aget(job_id) is None:
         raise JobNotFound(job_id)
-    return found
+    return page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
@@ -10,6 +11,7 @@ from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.checks import qualified, shown
 from onefold.model.ids import parse_id
 from onefold.model.job import JobPage, JobState
+from onefold.operations.steps import find_page
 from onefold.server.dashboard.page import Page, PageRequest, PageTable, Redirect
 
 if TYPE_CHECKING:
@@ -74,10 +76,15 @@ def show_job(request: PageRequest) -> Page:
     job = request.calls.get(job_id)
     if job is None:
         raise JobNotFound(job_id)
+    context, after = request.calls.context, request.query.get("after")
+    look = partial(find_page, job_id=job_id, tenant=context.tenant, after=after)
+    steps = context.store.transact(look, write=False)
     values = {
         "job": of_tenant(job),
         "attempts": request.calls.deliveries.attempts(job_id)[::-1],
-        "steps": request.calls.deliveries.steps(job_id),
+        "steps": steps.items,
+        "first": after and request.url(f"/jobs/{job_id}"),
+        "next": steps.next and request.url(f"/jobs/{job_id}", after=steps.next),
         "duplicates": request.calls.keys.duplicates(job_id),
         "waiting": request.calls.deliveries.why(job_id),
         "can_cancel": job.state in CANCELLABLE,
