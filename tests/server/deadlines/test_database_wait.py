@@ -12,6 +12,7 @@ import pytest
 from onefold import Onefold
 from onefold.databases import reach
 from onefold.databases.postgres.database import PostgresDatabase
+from onefold.databases.postgres.pool import give_back
 from onefold.databases.reach import waiting
 from onefold.operations.statement import Operation, Sql, Statement
 from tests.faults.proxy import Proxy
@@ -88,6 +89,22 @@ async def test_a_short_restart_is_no_error_and_two_lines_in_the_log(
     away, back = lines()
     assert "The database does not answer" in away
     assert "The database answers again" in back
+
+
+def test_a_lost_connection_that_is_not_asked_is_no_answer(
+    postgres_place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with postgres_place.open() as onefold:
+        database = onefold.context.database
+        assert isinstance(database, PostgresDatabase)
+        pool, session = database.get_connection(LOCK.total_seconds())
+        database._current().reach.failed("it was stopped")
+        with waiting(LOCK.total_seconds()):
+            session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        lines = [each.getMessage() for each in caplog.records]
+        give_back(pool, session)
+
+    assert ["does not answer" in line for line in lines] == [True]
 
 
 @pytest.mark.prove

@@ -145,7 +145,7 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
     def _within(
         self, waits: Generator[Any, Any, T], wait: float, reach: PostgresReach
     ) -> Generator[Any, Any, T]:
-        heard_at = time.monotonic()
+        heard_at, ready = time.monotonic(), 0
         try:
             wanted = next(waits)
             while True:
@@ -165,7 +165,8 @@ class LibpqSession(psycopg.BaseConnection[TupleRow]):
                     reach.ask()
                 wanted = waits.send(ready)
         except StopIteration as finished:
-            reach.succeeded()
+            if ready:  # else nothing was sent: psycopg changed a setting of its own
+                reach.succeeded()
             result: T = finished.value
             return result
         finally:
