@@ -146,6 +146,7 @@ async def test_a_request_waits_briefly_then_not_at_all_and_a_call_as_long_as_it_
         assert await paying == (200, None)
         assert await onefold.aget(await enqueueing) is not None
 
+    assert not any(each.exc_info for each in caplog.records)
     lines = [each.getMessage() for each in caplog.records if each.name == "psycopg.pool"]
     lines += [each.getMessage() for each in caplog.records if each.name == "onefold"]
     away, back = lines

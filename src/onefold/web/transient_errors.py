@@ -29,6 +29,11 @@ def is_passing(error: BaseException) -> bool:
     return any(_is_passing(cause) for cause in _causes(error))
 
 
+def trace_of(error: Exception) -> Exception | None:
+    """What the log shows below its line: of an error of ours, the message says all."""
+    return None if isinstance(error, DatabaseError) else error
+
+
 def _is_passing(error: BaseException) -> bool:
     if isinstance(error, DatabaseError | OSError | TimeoutError):
         return True

@@ -31,7 +31,7 @@ from onefold.web.idempotency.policy import CLIENT_ERRORS
 from onefold.web.idempotency.request_claim import RequestClaim
 from onefold.web.idempotency.stored_response import read_response, replay, write_response
 from onefold.web.problems import Refused
-from onefold.web.transient_errors import is_passing
+from onefold.web.transient_errors import is_passing, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -171,8 +171,9 @@ class Exchange(RequestClaim):
         except UsageError:
             raise
         except Exception as error:
-            trace = None if isinstance(error, DatabaseError) else error
-            log.error("A key could not be claimed or replayed: %s", error, exc_info=trace)  # noqa: TRY400
+            log.error(  # noqa: TRY400
+                "A key could not be claimed or replayed: %s", error, exc_info=trace_of(error)
+            )
             response = self._rejected("unavailable", problems.UNAVAILABLE, retry_after=1)
         if response is not None:
             self.route.registry.ended(self)
@@ -200,11 +201,13 @@ class Exchange(RequestClaim):
                 )
         except UsageError:
             raise
-        except Exception:
+        except Exception as error:
             # A claim that was answered may mean that the request has run already.
             if not self.policy.fail_open or claimed is not None:
                 raise
-            log.exception("A request runs unprotected: its key could not be claimed.")
+            log.error(  # noqa: TRY400
+                "A request runs unprotected: %s", error, exc_info=trace_of(error)
+            )
             self.outcome, self._is_unprotected = "unprotected", True
         return None
 

@@ -23,7 +23,7 @@ from onefold.runtime import Begin, End, Execute
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.encryption import UnreadableAnswer
 from onefold.web.idempotency.stored_response import Kept, from_stored, to_stored
-from onefold.web.transient_errors import is_busy, is_passing
+from onefold.web.transient_errors import is_busy, is_passing, trace_of
 from onefold.web.webhooks import responses
 from onefold.web.webhooks.endpoint import EndpointDelivery
 from onefold.web.webhooks.webhook_event import Received, Refuse
@@ -180,7 +180,8 @@ class WebhookDelivery(EndpointDelivery):
             # SQLite: another transaction has the file, and may be processing this event.
             self._ended("busy")
             return responses.busy()
-        log.error("A webhook of %s could not be claimed: %s", self._scope, error, exc_info=error)
+        trace = trace_of(error)
+        log.error("A webhook of %s could not be claimed: %s", self._scope, error, exc_info=trace)
         self._ended("unavailable")
         return responses.UNAVAILABLE
 
