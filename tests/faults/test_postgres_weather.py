@@ -16,8 +16,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from onefold import DatabaseBusy, DatabaseUnavailable, Enqueued, NewJob, Onefold
+from onefold.databases.reach import waiting
 from tests.faults.callers import Caller, MakeCaller
 from tests.faults.servers import PATIENCE, key_held, until, url_as
+from tests.fixtures.patience import BRIEF
 from tests.fixtures.postgres import PostgresServer
 
 SHORT = timedelta(seconds=1)
@@ -261,6 +263,9 @@ class TestRefused:
         caller = at(user=role)
         with pytest.raises(DatabaseUnavailable, match="Grant it the rights"):
             caller("enqueue", "mail")
+        owner = sql.Identifier(observer.info.user)
+        observer.execute(sql.SQL("grant {} to {}").format(owner, sql.Identifier(role)))
+        caller("enqueue", "mail")
         observer.execute(sql.SQL("alter role {} connection limit 0").format(sql.Identifier(role)))
         observer.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", [role]
@@ -268,6 +273,9 @@ class TestRefused:
 
         with pytest.raises(DatabaseUnavailable, match="no connection left"):
             caller("enqueue", "mail")
+        with waiting(BRIEF.total_seconds()), pytest.raises(DatabaseUnavailable) as caught:
+            caller.onefold.enqueue("mail")
+        assert "too many connections" in str(caught.value)
 
 
 class TestSlow:

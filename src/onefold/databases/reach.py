@@ -48,6 +48,7 @@ class Reach:
         self._is_away = False
         self._away_since = 0.0
         self._failed_at = 0.0
+        self._reason = ""
         self._in_vain = False
 
     @property
@@ -59,10 +60,10 @@ class Reach:
         """A try has failed."""
         with self._lock:
             self._failed_at = time.monotonic()
+            self._reason = " ".join(str(reason).split())
             if not self._is_away:
                 self._is_away, self._away_since = True, self._failed_at
-                said = " ".join(str(reason).split())
-                log.warning("The database does not answer: %s (%s)", self.label, said)
+                log.warning("The database does not answer: %s (%s)", self.label, self._reason)
 
     def gave_up(self, reason: object) -> None:
         """A request has waited in vain."""

@@ -23,7 +23,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from onefold.databases.postgres.libpq import AsyncSession, LibpqSession, Session
-from onefold.databases.postgres.reach import PostgresReach, is_away
+from onefold.databases.postgres.reach import PostgresReach
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,8 +37,6 @@ Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
 AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[AsyncSession]
 
 CONNECTIONS: Final = 10
-RECONNECT: Final = 2.0
-"""Seconds of tries after an error other than a server that is away, such as one that is full."""
 TCP: Final = {
     "keepalives": 1,
     "keepalives_idle": 15,
@@ -95,8 +93,8 @@ class AsyncPooledSession(AsyncSession):
 
 
 def _check_away(error: psycopg.Error, reach: PostgresReach) -> None:
-    """Raise an error that does not end by another try soon."""
-    if reach.is_closed or not is_away(error):
+    """Raise the error if no connection is needed any more; else the next try may succeed."""
+    if reach.is_closed:
         raise error
     reach.failed(error)
 
@@ -120,8 +118,6 @@ def pool_settings(
         "timeout": timeout,
         "kwargs": connection | {"reach": reach},
         "name": "onefold",
-        # Longer pauses would only delay the calls that wait.
-        "reconnect_timeout": RECONNECT,
     }
 
 

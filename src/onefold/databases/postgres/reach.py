@@ -50,8 +50,8 @@ class PostgresReach(Reach):
         try:
             psycopg.connect(self._url, connect_timeout=LEAST).close()
         except psycopg.Error as error:
-            if is_away(error):
-                return
+            if classify(error, connection_lost=True) == "connection_lost":
+                return  # else the server has answered: it is full, or rejects this user
         finally:
             self._asking.release()
         self.answered_at = time.monotonic()
@@ -75,15 +75,12 @@ class PostgresReach(Reach):
         """Refuse a request that has waited so long for a connection, unless all are in use."""
         now = time.monotonic()
         if any(now - began >= wait / 2 for began in list(self._tries)):
-            self.gave_up(f"no connection in {wait:g} s")
+            reason = self._reason if self._is_away else f"no connection in {wait:g} s"
+            self.gave_up(reason)
             raise DatabaseUnavailable(
-                self.label, "the server cannot be reached. Is it running, and is the URL right?"
+                self.label,
+                f"the server cannot be reached ({reason}). Is it running, and is the URL right?",
             ) from error
-
-
-def is_away(error: psycopg.Error) -> bool:
-    """False if the server has answered: it is full, or rejects this user."""
-    return classify(error, connection_lost=True) == "connection_lost"
 
 
 def _pauses() -> Generator[float]:
