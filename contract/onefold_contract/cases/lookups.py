@@ -189,10 +189,11 @@ class TestPaging:
             assert isinstance(answer, Won)
             subject.keys.settle(answer.claim, "é" * 500_000 if key >= "40" else None)
         pages: list[list[str]] = []
-        page = None
-        while page is None or page.next is not None:
-            page = subject.keys.find(limit=100, after=page and page.next, results=True)
+        after = None
+        while len(pages) == 0 or after is not None:
+            page = subject.keys.find(limit=100, after=after, results=True)
             pages.append([key.key for key in page])
+            after = page.next
         assert [one for page in pages for one in page] == made
         assert list(map(len, pages)) == [44, 4, 1]
 

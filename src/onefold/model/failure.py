@@ -57,10 +57,11 @@ def _described(error: BaseException, text_length: int, trace_length: int) -> dic
 
 def _parts(error: BaseException) -> Iterator[BaseException]:
     """The exceptions of a group, as that of a task group; those of a group inside it, too."""
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield part
-            yield from _parts(part)
+    is_group = issubclass(type(error), BaseExceptionGroup)
+    parts: Sequence[BaseException] = getattr(error, "exceptions", ()) if is_group else ()
+    for part in parts:
+        yield part
+        yield from _parts(part)
 
 
 def _part(error: BaseException) -> str:

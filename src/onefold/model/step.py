@@ -116,6 +116,7 @@ class Sized(Protocol):
     @property
     def size(self) -> int:
         """The bytes of these values."""
+        ...
 
 
 class StepRow(msgspec.Struct, frozen=True):
