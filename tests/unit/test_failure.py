@@ -184,8 +184,8 @@ def test_where_there_is_nothing_but_machinery_it_is_kept_unless_it_refuses(
 
 def test_a_group_says_where_each_of_its_exceptions_is_from() -> None:
     def gather() -> None:
-        inner = ExceptionGroup("inner", [caught(charge)])  # type: ignore[list-item]
-        raise ExceptionGroup("outer", [KeyError("row"), inner])
+        inner = BaseExceptionGroup("inner", [caught(charge)])
+        raise BaseExceptionGroup("outer", [KeyError("row"), inner])
 
     trace = described(caught(gather))["traceback"]
 

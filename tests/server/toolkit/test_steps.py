@@ -238,4 +238,4 @@ async def test_a_job_that_is_not_there_has_no_steps(api: Api) -> None:
     (await api("PUT", f"{missing}/charge", body)).problem(404, "job_not_found")
     job = await delivered(api)
     (await api("GET", f"/v1/jobs/{job.id}/steps/charge")).problem(404, "not_found")
-    assert (await api("GET", f"/v1/jobs/{job.id}/steps")).json == {"items": []}
+    assert (await api("GET", f"/v1/jobs/{job.id}/steps")).json == {"items": [], "next": None}
