@@ -214,6 +214,27 @@ async def test_steps_of_one_name_are_told_apart_by_key_or_place(api: Api) -> Non
     assert (keyed.json["result"], second.json["result"]) == (3, 2)
 
 
+async def test_the_steps_of_a_job_have_pages(api: Api) -> None:
+    job = await delivered(api)
+    text = "é" * 500_000
+    for number in range(40):
+        result = text if number >= 35 else number
+        assert (await put(api, job, "finish", f"s{number:02}", result=result)).status == 200
+    pages: list[list[str]] = []
+    after = ""
+    while after is not None:
+        page = (await api("GET", f"/v1/jobs/{job.id}/steps{after and f'?after={after}'}")).json
+        pages.append([step["name"] for step in page["items"]])
+        after = page["next"]
+    last = await api("GET", f"/v1/jobs/{job.id}/steps/s39")
+
+    assert list(map(len, pages)) == [32, 7, 1]
+    assert [name for page in pages for name in page] == [f"s{number:02}" for number in range(40)]
+    assert last.json["result"] == text
+    for wrong in ("x", "1", "²:s", f"{10**30}:s", "%00"):
+        (await api("GET", f"/v1/jobs/{job.id}/steps?after={wrong}")).problem(400, "invalid_input")
+
+
 async def test_a_fresh_replay_does_everything_anew(api: Api) -> None:
     job = await delivered(api)
     await put(api, job, "finish", result=1)
