@@ -233,6 +233,7 @@ def test_jobs_that_come_before_are_counted_up_to_a_bound(
         monkeypatch.setattr(waiting, "MOST_AHEAD", 1)
         bounded = why(onefold, job)
 
-        assert (exact.facts.ahead, bounded.facts.ahead) == (4, 4)
+        # Each shard counts up to the bound, and jobs have a random shard.
+        assert (exact.facts.ahead, bounded.facts.ahead) in ((4, 3), (4, 4))
         assert exact.text.endswith("Before it: 4 due jobs.")
         assert bounded.text.endswith(" or more.")
