@@ -221,7 +221,7 @@ async def test_the_steps_of_a_job_have_pages(api: Api) -> None:
         result = text if number >= 35 else number
         assert (await put(api, job, "finish", f"s{number:02}", result=result)).status == 200
     pages: list[list[str]] = []
-    after = ""
+    after: str | None = ""
     while after is not None:
         page = (await api("GET", f"/v1/jobs/{job.id}/steps{after and f'?after={after}'}")).json
         pages.append([step["name"] for step in page["items"]])
