@@ -162,7 +162,7 @@ if not (3, 12) <= sys.version_info < (3, 12, 2):
             def work():
                 threading.main_thread().join()
                 for _ in range(5):
-                    onefold.enqueue("mail")
+                    onefold.enqueue("late")
 
             for _ in range(8):
                 threading.Thread(target=work).start()
@@ -171,7 +171,8 @@ if not (3, 12) <= sys.version_info < (3, 12, 2):
             place.schema,
         )
 
-        assert place.rows("select count(*) from {job}") == [(40,)]
+        # The server may still store a call that an earlier test has interrupted.
+        assert place.rows("select count(*) from {job} where kind = 'late'") == [(40,)]
 
 
 def test_a_call_whose_thread_cannot_start_is_not_made_later(
