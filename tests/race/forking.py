@@ -123,7 +123,8 @@ class Actor:
 
         def fork() -> None:
             if os.fork() == 0:
-                self.threads = []
+                # A thread of the parent may hold the lock of the event that the child inherits.
+                self.threads, self.stop = [], threading.Event()
                 self.live(name)
 
         if in_thread:
